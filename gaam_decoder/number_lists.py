@@ -86,14 +86,14 @@ def parse_seeds(value: Any) -> tuple[int, ...]:
     Several texts are one list. A list of one integer is that seed.
     """
     # 10 and "10" are a number of seeds, as is ["10"]; [10] is the seed 10
-    count = value
+    possible_count = value
     if isinstance(value, (list, tuple)):
         is_one_text = len(value) == 1 and isinstance(value[0], str)
-        count = value[0] if is_one_text else None
-    if re.fullmatch(r"\d{1,9}", str(count), re.ASCII):
-        if int(count) == 0:
+        possible_count = value[0] if is_one_text else None
+    if re.fullmatch(r"\d{1,9}", str(possible_count), re.ASCII):
+        if int(possible_count) == 0:
             raise ValueError("at least one seed")
-        return parse_numbers(f"0-{int(count) - 1}")
+        return parse_numbers(f"0-{int(possible_count) - 1}")
     return parse_numbers(value)
 
 

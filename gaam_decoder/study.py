@@ -227,8 +227,9 @@ def read_study(
         plugins.check_names("tolerance", recipe.get("check", {}), TOLERANCES)
         steps = tuple(_read_steps(recipe, out, out / folder.name / "runs", overrides))
         _check_reports(recipe.get("report", ()))
-        if not steps or not recipe.get("title"):
-            raise ConfigError("a study has a title and a cache")
+        has_training = any(step.command == "train" for step in steps)
+        if not has_training or not recipe.get("title"):
+            raise ConfigError("a study has a title, a cache and a training")
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ConfigError(
             f"{FILE} is no recipe of a study",

@@ -416,7 +416,14 @@ def _import_module(package: str, name: str) -> ModuleType:
 def check_names(
     kind: str, names: Iterable[object], valid: Iterable[str], where: str | None = None
 ) -> None:
-    """Refuse the first name that is not valid. See ``unknown`` for the arguments."""
+    """Refuse the first name that is not valid.
+
+    Args:
+        kind: what the names are, for the message: 'setting'.
+        names: to check.
+        valid: the valid names.
+        where: the file that has the names.
+    """
     valid_names = sorted(valid)
     for name in names:
         if name not in valid_names:

@@ -180,11 +180,10 @@ def _misfit_error(
         keys: names of the tensors, at least one; the message shows the first.
         problem: what is wrong with the tensors, as a predicate: "is missing".
     """
-    problems = [f"{key} {problem}" for key in keys]
     return ConfigError(
         f"the adapter of '{name}' does not fit its base model, {adapter.base}",
         expected="a tensor for every place of the adapter, "
         "and a place for every tensor",
-        found=visible(join_first(problems, 1)),
+        found=f"{visible(join_first(keys, 1))}: {problem}",
         where=str(adapter.folder),
     )

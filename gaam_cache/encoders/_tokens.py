@@ -33,7 +33,7 @@ NAMES_OF_POSITIONS = (
     "max_encoder_position_embeddings",
     "max_seq_len",
 )
-"""What configurations call the number of positions that a model has: most, LED, MPT."""
+"""Names of the number of positions in configurations: of most models, LED, and MPT."""
 NUM_TOKENIZED_TWICE = 8
 """Number of texts of a shard that are tokenised twice, to find random tokenizers."""
 EDGE_TOKENS = 6

@@ -83,6 +83,7 @@ class AudioEncoder(ModelEncoder):
     unused_settings: ClassVar[tuple[str, ...]] = (
         *SETTINGS_OF_TEXTS,
         *SETTINGS_OF_PICTURES,
+        "max_length",
     )
     _front_end: _FrontEnd
 
@@ -534,17 +535,19 @@ class _FrontEnd:
     def _find_least_samples(self) -> int:
         """Number of samples of the shortest sound with a position and finite features.
 
-        An extractor that divides features by their standard deviation over the sound
-        has none for a single row of features.
+        Features that an extractor divides by their standard deviation over the sound
+        are not finite for a single row of features.
         """
         # The model needs some rows of features for a position, and the feature
         # extractor yields no fewer rows than its least output.
-        fewest_features = self.positions_of_features.fewest_inputs(
-            self.positions_of_features.least_output
+        fewest_rows = max(
+            self.positions_of_features.fewest_inputs(
+                self.positions_of_features.least_output
+            ),
+            self.features_of_samples.least_output,
         )
-        fewest_features = max(fewest_features, self.features_of_samples.least_output)
-        for num_features in range(fewest_features, fewest_features + MOST_EXTRA_ROWS):
-            num_samples = self.features_of_samples.fewest_inputs(num_features)
+        for num_rows in range(fewest_rows, fewest_rows + MOST_EXTRA_ROWS):
+            num_samples = self.features_of_samples.fewest_inputs(num_rows)
             features = self._compute_features(noise(num_samples))
             if np.isfinite(features.x).all():
                 return num_samples
@@ -568,7 +571,7 @@ class _FrontEnd:
             a mask if the feature extractor has one.
         """
         try:
-            # of a single row of features the standard deviation is 0
+            # the standard deviation of a single row of features is 0
             with np.errstate(divide="ignore", invalid="ignore"):
                 output = self._extractor(
                     samples_S,

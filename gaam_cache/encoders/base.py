@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "gaam_cache.encoders"
 SETTINGS_OF_TEXTS = ("prompt", "chat_template", "pool_over")
-SETTINGS_OF_SOUNDS = ("clip_seconds",)
+SETTINGS_OF_SOUNDS = ("clip_seconds", "clip_mode", "published_audio")
 SETTINGS_OF_PICTURES = ("grey_bits",)
 
 Item = TypeVar("Item")
@@ -372,8 +372,10 @@ def open_encoder(
         config: the extraction.
         rows: rows of every split.
         needs_weights: whether the caller will encode rows. Without weights, the encoder
-            only tells its settings and shape.
+            has settings and a shape only.
 
+    Raises:
+        ConfigError: the named encoder does not read rows of this kind.
     """
     encoder_class = _find_class(kind, config)
 
@@ -427,8 +429,8 @@ def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:
                 expected=f"rows of {encoder_class.kind_when_named}",
                 found=f"rows of {kind}: --dataset {config.dataset}",
             )
-        # No encoder has this name, but a file of this package, such as text.py. So
-        # ``--encoder text`` is a path.
+        # The name is that of a module for a kind of rows, such as text.py, and not of
+        # an encoder. So ``--encoder text`` is a path.
 
     encoder_class = plugins.load(PACKAGE, kind, kind="kind of encoder")
     return encoder_class

@@ -72,6 +72,7 @@ class TfidfEncoder(Encoder):
         "pool",
         "untrained_encoder",
         "encoder_seed",
+        "revision",
     )
 
     def __init__(self, config: ExtractConfig) -> None:

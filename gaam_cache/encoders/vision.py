@@ -65,6 +65,7 @@ class VisionEncoder(ModelEncoder):
     unused_settings: ClassVar[tuple[str, ...]] = (
         *SETTINGS_OF_TEXTS,
         *SETTINGS_OF_SOUNDS,
+        "max_length",
     )
     _processor: _ImageProcessor
     _num_patches: int

@@ -111,8 +111,8 @@ def estimate(
 
     # tokenise the sample, timed
     sample = _sample(job)
-    then = ", and timing some batches" if speed is None else ""
-    report(0, UNKNOWN_TOTAL, f"tokenising {len(sample):,} rows{then}")
+    timing_words = ", and timing some batches" if speed is None else ""
+    report(0, UNKNOWN_TOTAL, f"tokenising {len(sample):,} rows{timing_words}")
     started = time.perf_counter()
     inputs = encoder.prepare(sample)
     tokens = int(np.sum(inputs.lengths))

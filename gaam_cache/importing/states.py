@@ -864,9 +864,9 @@ def _finish_plan(
 
 
 def _check_names(config: ImportConfig, plan: Plan) -> None:
-    """Refuse to give a cache that is there other names.
+    """Refuse names that differ from those that an existing cache records.
 
-    Runs on the cache have recorded its names. A default is not a name that a user gave.
+    Runs on the cache have recorded them, too. A default is no name that a user chose.
     """
     given_and_recorded = {
         "encoder-name": (config.encoder_name, plan.encoder.name),

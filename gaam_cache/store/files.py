@@ -234,7 +234,7 @@ def find_pointer(first_bytes: bytes) -> tuple[str, str] | None:
 
 
 def check_fetched(path: Path) -> None:
-    """Refuse a pointer: a small file in place of a file that was not fetched.
+    """Refuse a pointer: it stands in place of a file that was not fetched.
 
     Raises:
         ElsewhereError: the file is a pointer.

@@ -510,9 +510,10 @@ def _class_warnings(
     # a column of names or texts has nearly as many values as rows
     num_rows = sum(map(len, labels_by_split.values()))
     if len(class_names) > MAX_NAMES_SHOWN and 2 * len(class_names) > num_rows:
+        examples = join_first(list(map(excerpt, class_names)), 3)
         yield (
-            f"{len(class_names):,} classes for {num_rows:,} rows "
-            f"({', '.join(class_names[:3])}, ...): is that the column of labels?"
+            f"{len(class_names):,} classes for {num_rows:,} rows ({examples}): is that "
+            "the column of labels?"
         )
 
     yield from lookalike_warning(class_names, "classes")

@@ -65,7 +65,7 @@ def carry_out_grid(
         study: a recipe that ``read_grid_study`` checked.
         sources: the data sets and encoders of this machine; None: the page alone.
         record: keep records and page beside the recipe, too.
-        say: called with every command line.
+        say: called with every command line, and with the error of a failed cell.
         progress: called with the progress of every command.
 
     Raises:
@@ -81,7 +81,7 @@ def carry_out_grid(
         try:
             new_records = run.cell(cell, study.steps(cell, sources))
         except GaamError as error:
-            # Hours of other cells do not wait for this one.
+            # the other cells may take hours, and do not depend on this one
             say(f"{cell.title} failed: {error}")
             failures.append(error)
             continue

@@ -273,7 +273,8 @@ SETTINGS = Column(
 VALIDATION = Column(
     header="validation",
     cell=validation_text,
-    note="with --all: mean validation score; that of the tuning seeds chose",
+    note="with --all: mean validation score of the candidate; tuning chose by the mean "
+    "over its tuning seeds",
     values_for_programs=single_value(validation_accuracy),
     screen=ScreenColumn("validation", position=2),
 )

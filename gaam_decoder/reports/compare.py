@@ -333,6 +333,19 @@ def choose_baseline(entries: Sequence[Entry], requested: str | None) -> str | No
     )
 
 
+def sampled_units(entries: Sequence[Entry], num_groups: int | None) -> str:
+    """What the intervals of entries are over: "seeds and test rows".
+
+    Heads that are fitted at once have no seeds.
+
+    Args:
+        entries: of a table.
+        num_groups: number of groups of its test rows; None without groups.
+    """
+    units = "groups of test rows" if num_groups else "test rows"
+    return f"seeds and {units}" if trained_in_steps(entries) else units
+
+
 def trained_in_steps(entries: Sequence[Entry]) -> list[Entry]:
     """The entries whose heads are not fitted at once, without those of controls.
 

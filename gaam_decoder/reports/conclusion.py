@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.cells import is_known_what_decides, what_would_decide
-from gaam_decoder.reports.compare import trained_in_steps
+from gaam_decoder.reports.compare import sampled_units, trained_in_steps
 from gaam_decoder.reports.recommend import (
     Recommendation,
     is_behind_probe,
@@ -235,8 +235,8 @@ def _spread(table: Table, claim_by_label: Mapping[str, stats.Claim]) -> str:
 def _clause_without_comparison(table: Table) -> str:
     """The clause of a table that compares nothing.
 
-    Of a single entry it is the mean score with its interval; of several, that there is
-    no verdict.
+    With one entry it gives the mean score and its interval. With several it says that
+    there is no verdict.
     """
     first = table.entries[0]
     interval = first.compared_score.seeds_rows_interval
@@ -247,11 +247,10 @@ def _clause_without_comparison(table: Table) -> str:
         )
     score = table.score
     sign = "%" if score.percent else ""
-    sampled_units = "groups of test rows" if table.num_groups else "test rows"
+    units = sampled_units(table.entries, table.num_groups)
     return (
         f"the mean {score.title} of {first.label} is {score.text(mean)}{sign}, with a "
-        f"95% confidence interval of {score.span(interval)}{sign} over seeds and "
-        f"{sampled_units}"
+        f"95% confidence interval of {score.span(interval)}{sign} over {units}"
     )
 
 

@@ -78,12 +78,12 @@ def not_drawn(labels: Sequence[str]) -> str:
 
     ``labels`` are those of all lines, the best first. Empty if all are drawn.
     """
-    unlabelled = labels[MOST_LINES:]
-    if not unlabelled:
+    undrawn_labels = labels[MOST_LINES:]
+    if not undrawn_labels:
         return ""
     return (
         f" Not drawn, because there is room for {MOST_LINES}: "
-        f"{join_first(unlabelled, NAMED)}."
+        f"{join_first(undrawn_labels, NAMED)}."
     )
 
 

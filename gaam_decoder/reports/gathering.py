@@ -687,7 +687,8 @@ def _simulate_tunings(
 ) -> tuple[SimulatedChoices, ...]:
     """Simulate, for each tuned part, what other validation rows would choose.
 
-    Left out are tunings whose runs do not record their validation answers.
+    Left out are tunings with fewer than two candidates, and those of which a candidate
+    lacks validation logits, test rows or a test score.
 
     Args:
         tuned_parts: the runs of each tuned part of the test rows.
@@ -717,7 +718,8 @@ def _simulate_tuning(
 ) -> SimulatedChoices | None:
     """Simulate which candidates of a tuning other validation rows would choose.
 
-    None without two candidates, or if one has no score.
+    None with fewer than two candidates, or if one lacks validation logits, test rows or
+    a test score.
 
     Args:
         tuning: its candidates have answers to validation rows and test logits.

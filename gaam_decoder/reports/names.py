@@ -92,13 +92,14 @@ def _name_of(entry: Entry, *, with_head: bool) -> str:
 
 
 def _differing_code(entry: Entry, entries: Sequence[Entry]) -> dict[str, str]:
-    """Own parts of an entry, such as an optimizer, that other entries have otherwise.
+    """User-defined parts of an entry, such as an optimizer, whose code differs.
 
     Returns:
         Name of such a part -> its name with its file and the digest of its code.
     """
     texts = {}
     for part, code in entry.recipe.get("plugins", {}).items():
+        # an entry without the part has no other code of it
         codes = {
             other_entry.recipe.get("plugins", {}).get(part, code)
             for other_entry in entries
@@ -124,7 +125,7 @@ def _spell_settings(
     texts: dict[str, str] = {}
     for name in settings:
         value = entry.recipe.get(name)
-        # the setting of the part, such as the optimizer, names it already
+        # other settings name these parts already: only code that differs is added
         if name == "plugins":
             texts |= _differing_code(entry, entries)
         elif value is not None:

@@ -16,6 +16,7 @@ from gaam_decoder.reports.compare import (
     DEFAULT_BASELINE,
     is_baseline,
     num_tests_in_words,
+    sampled_units,
     trained_in_steps,
 )
 from gaam_decoder.reports.entries import Entry
@@ -66,11 +67,8 @@ def legend(table: Table) -> list[str]:
     """What intervals and marks of a table mean: lines that stand below it."""
     lines = []
     if any(entry.compared_score.seeds_rows_interval for entry in table.shown_entries):
-        sampled_units = "groups of test rows" if table.num_groups else "test rows"
-        # heads that are fitted at once have no seeds
-        if trained_in_steps(table.shown_entries):
-            sampled_units = f"seeds and {sampled_units}"
-        line = INTERVALS.format(sampled_units)
+        units = sampled_units(table.shown_entries, table.num_groups)
+        line = INTERVALS.format(units)
         if table.compared_entries:
             line += "; that of a difference is corrected (Holm)"
         lines.append(line)

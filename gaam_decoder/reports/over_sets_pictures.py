@@ -157,7 +157,7 @@ def _draw_cells(
 
 def _draw_mean(axes: Axes, row: int, decoder: DecoderOverSets, score: Score) -> None:
     """Draw the mean difference with both of its intervals, below the dots."""
-    height = row + 0.2
+    y = row + 0.2
     combined = decoder.combined
     for interval, colour, width, label in (
         (combined.prediction, "muted", 1.2, "95%, another data set"),
@@ -166,13 +166,13 @@ def _draw_mean(axes: Axes, row: int, decoder: DecoderOverSets, score: Score) -> 
         ends = _shown_interval(interval, score)
         if ends:
             axes.plot(
-                ends, [height] * 2, c=PALETTE[colour], lw=width, alpha=0.8, label=label
+                ends, [y] * 2, c=PALETTE[colour], lw=width, alpha=0.8, label=label
             )
     ink = PALETTE["ink"]
     differs = combined.verdict in ("better", "worse")
     axes.plot(
         _shown(combined.difference, score),
-        height,
+        y,
         "o",
         ms=5,
         mew=1.2,

@@ -99,7 +99,10 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
 def _choose(
     table: Table, entries: Sequence[Entry], best: Entry, unbeaten: Entry
 ) -> Recommendation | NoRecommendation:
-    """The reference, or the best entry where that has the fewest parameters, too.
+    """Recommend the reference, or else the best entry.
+
+    The reference needs the best mean or the fewest parameters, the best entry both.
+    Neither may be worse than the probe.
 
     Args:
         table: the table.
@@ -146,8 +149,8 @@ def _simpler_equivalent(reference: Entry, entries: Sequence[Entry]) -> Entry | N
     """
     simpler = []
     for entry in entries:
-        # Heads that are fitted at once have no comparison with the probe of its own:
-        # the probe is their baseline where a table has such heads alone.
+        # A head that is fitted at once is never compared with the probe separately. In
+        # a table of such heads alone the probe is the baseline.
         is_compared_with_probe = reference.is_probe and not entry.fitted_at_once
         comparison = (
             entry.probe_comparison if is_compared_with_probe else entry.comparison
@@ -237,8 +240,7 @@ def _unbeaten_baseline(
 ) -> Entry | NoRecommendation:
     """The entry of the baseline, if no entry is shown to be better than it.
 
-    There is none if nothing was compared, or if the baseline has several entries, such
-    as one for each head.
+    Otherwise it is the reason why no baseline can be the reference.
 
     Args:
         table: the table.

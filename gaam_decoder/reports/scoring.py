@@ -319,19 +319,19 @@ class _ScoreOfSeeds:
     def __init__(self, score: Score) -> None:
         self.score = score
         # the score of each seed; None where it is undefined
-        self.of_seeds: list[SeedScore | None] = []
+        self.seed_scores: list[SeedScore | None] = []
         # why the score allows no claim, of the first seed with a reason
         self.no_claim_reason = ""
 
     def add(self, answers: Answers) -> None:
         """Score the answers of a seed."""
-        self.of_seeds.append(self.score.seed_score(answers))
+        self.seed_scores.append(self.score.seed_score(answers))
         if not self.no_claim_reason:
             self.no_claim_reason = self.score.why_no_claim(answers)
 
     def scored(self, by_row: NDArray[Any] | None, groups: RowGroups | None) -> Scored:
-        """The score of all seeds, as far as it is defined, with that of every row."""
-        defined = [score for score in self.of_seeds if score is not None]
+        """Join the defined scores of the seeds, with the contribution of every row."""
+        defined = [score for score in self.seed_scores if score is not None]
         return Scored.from_seeds(defined, by_row, self.no_claim_reason, groups)
 
 
@@ -429,12 +429,12 @@ def _compared_score(
         repeats: how often every row is among the test rows.
         groups: the groups of the test rows.
     """
-    if not compared.of_seeds:
+    if not compared.seed_scores:
         return default_score
-    defined = [score for score in compared.of_seeds if score is not None]
-    if len(defined) < len(compared.of_seeds):
+    defined = [score for score in compared.seed_scores if score is not None]
+    if len(defined) < len(compared.seed_scores):
         return Scored(
-            values=np.full(len(compared.of_seeds), np.nan),
+            values=np.full(len(compared.seed_scores), np.nan),
             by_row=None,
             no_claim_reason=f"these rows and classes have no {compared.score.title}",
         )

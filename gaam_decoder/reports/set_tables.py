@@ -102,12 +102,11 @@ def _take_one_set_of_rows(
         best_rank = max(map(rank, by_rows))
         best = [group for group in by_rows if rank(group) == best_rank]
         if len(best) > 1:
-            equals = [named for group in by_rows for named in group]
-            left_out.update(equals)
-            caches = dict.fromkeys(_rows_in_words(named.table) for named in equals)
+            tables_of_data_set = [named for group in by_rows for named in group]
+            left_out.update(tables_of_data_set)
             sentences.append(
                 f"{data_set} is the name of several sets of rows, and none counts: "
-                f"{join_first(list(caches), MOST_NAMED, '; ')}; "
+                f"{_first_rows_in_words(tables_of_data_set)}; "
                 "give each a name of its own"
             )
             continue
@@ -115,11 +114,10 @@ def _take_one_set_of_rows(
         others = [named for group in by_rows if group is not counted for named in group]
         if others:
             left_out.update(others)
-            other_rows = [_rows_in_words(named.table) for named in others]
             sentences.append(
                 f"{data_set} has several sets of rows: "
                 f"{_rows_in_words(counted[0].table)} count; left out: "
-                f"{join_first(other_rows, MOST_NAMED, '; ')}"
+                f"{_first_rows_in_words(others)}"
             )
     return [named for named in tables if named not in left_out], sentences
 
@@ -164,18 +162,18 @@ def _tell_encoders_apart(tables: Sequence[NamedTable]) -> list[NamedTable]:
     """
     renamed = list(tables)
     for encoder in dict.fromkeys(named.encoder for named in tables):
-        places = [
+        positions = [
             position
             for position, named in enumerate(tables)
             if named.encoder == encoder
         ]
-        num_tables = Counter(tables[position].data_set for position in places)
+        num_tables = Counter(tables[position].data_set for position in positions)
         if max(num_tables.values()) == 1:
             continue
         settings = settings_of_encoders(
-            [tables[position].table.cache for position in places]
+            [tables[position].table.cache for position in positions]
         )
-        for position, words in zip(places, settings, strict=True):
+        for position, words in zip(positions, settings, strict=True):
             if words:
                 name = f"{encoder} ({words})"
                 renamed[position] = replace(tables[position], encoder=name)
@@ -229,16 +227,17 @@ def _take_data_sets_of_own_rows(
     sentences = []
     for name in sorted(by_name, key=rank):
         shares = {
-            larger: share_by_pair[frozenset([name, larger])] for larger in counted
+            counted_name: share_by_pair[frozenset([name, counted_name])]
+            for counted_name in counted
         }
-        nearest = max(shares, key=shares.__getitem__, default=None)
-        if nearest is None or shares[nearest] < MOST_COMMON_ROWS:
+        most_similar = max(shares, key=shares.__getitem__, default=None)
+        if most_similar is None or shares[most_similar] < MOST_COMMON_ROWS:
             counted.append(name)
         else:
             sentences.append(
-                f"{name} and {nearest} share about {shares[nearest]:.0%} of the rows "
-                "of the smaller one: one data set, whatever the labels; "
-                f"{nearest} counts"
+                f"{name} and {most_similar} share about {shares[most_similar]:.0%} of "
+                "the rows of the smaller one: one data set, whatever the labels; "
+                f"{most_similar} counts"
             )
     return [named for named in tables if named.data_set in counted], sentences
 
@@ -333,6 +332,12 @@ def _rows_of(table: Table) -> object:
     hash_of_rows = None if kind == IMPORTED else json.dumps(fields.get("content"))
     counts = json.dumps(table.cache.rows, sort_keys=True)
     return table.tested_on, table.num_test_rows, labels, counts, hash_of_rows
+
+
+def _first_rows_in_words(tables: Sequence[NamedTable]) -> str:
+    """The rows of the first tables, each set of rows once."""
+    descriptions = dict.fromkeys(_rows_in_words(named.table) for named in tables)
+    return join_first(list(descriptions), MOST_NAMED, "; ")
 
 
 def _rows_in_words(table: Table) -> str:

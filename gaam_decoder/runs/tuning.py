@@ -127,9 +127,10 @@ class Tuning:
     def answers_of_candidates(
         self, relations: Collection[str] = (), fit_temperature: bool = False
     ) -> Iterator[CandidateAnswers]:
-        """Validation results and test logits of each candidate that has all seeds.
+        """Validation results and test logits of each candidate of ``candidate_runs``.
 
-        It ends at a run without validation or test rows.
+        The iteration stops at the first candidate with a run that lacks validation or
+        test rows.
 
         Args:
             relations: names of relations. A relation gives rows that belong together,

@@ -70,7 +70,10 @@ def _check_density(attention: Attention, x_BLD: Tensor, name: str) -> None:
 
 
 def _check_output(attention: Attention, x_BLD: Tensor, name: str) -> None:
-    """Check that ``forward`` gives finite numbers of ``output_shape``."""
+    """Check the output of ``forward``: its shape and type, and that it is finite.
+
+    The input must be as it was.
+    """
     given_BLD = x_BLD.clone()
     expected_shape = (len(x_BLD), *attention.output_shape)
     with torch.inference_mode():

@@ -254,21 +254,22 @@ def read_groups(source: str, cache: EmbeddingCache, split: str) -> Groups:
     else:
         groups = _read_group_file(source, cache)
 
-    rows = len(cache[split])
-    count = len(groups.names)
+    num_rows = len(cache[split])
+    num_names = len(groups.names)
     empty_lines = [line for line, name in enumerate(groups.names, 1) if is_blank(name)]
-    if count == rows and not empty_lines:
+    if num_names == num_rows and not empty_lines:
         warning = lookalike_groups(groups.names, groups.source)
         if warning:
             warnings.warn(warning, GaamWarning, stacklevel=2)
         return groups
-    number_or_line = f"{count} names"
+    problem = f"{num_names} names"
     if empty_lines:
-        number_or_line = f"line {empty_lines[0]} is empty"
+        unit = "line" if groups.kind == "file" else "row"
+        problem = f"{unit} {empty_lines[0]} is empty"
     raise ConfigError(
         f"the {groups.kind} '{groups.source}' does not fit the split '{split}'",
-        expected=f"a name for each of its {rows} rows, in the order of the data set",
-        found=number_or_line,
+        expected=f"a name for each of its {num_rows} rows, in the data set's order",
+        found=problem,
     )
 
 

@@ -359,7 +359,7 @@ def predict(
         stdin: the input that ``-`` stands for.
         write: takes the bytes of the results if the configuration names no ``out``.
             Texts of the configuration need neither: their results are returned.
-        as_list: write a JSON list, whatever the format of the rows.
+        as_list: without ``out``, write one JSON list, whatever the format of the rows.
         progress: called with (rows done, rows in all, what is going on).
 
     Raises:

@@ -226,7 +226,7 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
             dtype = "float32" if file.channels == 1 else "float64"
             x_TC: NDArray[Any] = file.read(dtype=dtype, always_2d=True)
             rate = int(file.samplerate)
-            missing = _missing_part(content, file, len(x_TC))
+            missing = _describe_damage(content, file, len(x_TC))
     except (soundfile.SoundFileError, ValueError) as error:
         raise DataError(
             "a sound cannot be read",
@@ -260,8 +260,8 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
     return rate, x_T.astype(np.float32)
 
 
-def _missing_part(content: bytes, file: Any, num_frames: int) -> str:
-    """What a sound file lacks, in words; empty if it lacks nothing.
+def _describe_damage(content: bytes, file: Any, num_frames: int) -> str:
+    """What is left of a cut sound file, in words; empty if the file is whole.
 
     libsndfile reads what is left of a cut file without an error.
 
@@ -276,12 +276,12 @@ def _missing_part(content: bytes, file: Any, num_frames: int) -> str:
         if int(actual) < int(claimed) < UNKNOWN_SIZE:
             return f"{int(actual):,} bytes; its header says {int(claimed):,}"
     if content.startswith(OGG_PAGE):
-        return _missing_part_of_ogg(content, file, num_frames)
+        return _describe_damage_of_ogg(content, file, num_frames)
     return ""
 
 
-def _missing_part_of_ogg(content: bytes, file: Any, num_frames: int) -> str:
-    """What an OGG file lacks, in words; see ``_missing_part``."""
+def _describe_damage_of_ogg(content: bytes, file: Any, num_frames: int) -> str:
+    """What is left of a cut OGG file, in words; see ``_describe_damage``."""
     pages = list(_ogg_pages(content))
     # not every program marks the last page as such, but a cut page is shorter than it
     # says

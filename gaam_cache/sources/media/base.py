@@ -192,9 +192,8 @@ def file_in(cell: Any) -> Any:
         if content is None:
             content = cell.get("path")
         cell = content
-    if isinstance(cell, str) and not cell.strip():
-        return None
-    return cell or None
+    is_empty = isinstance(cell, (str, bytes)) and not cell.strip()
+    return None if is_empty else cell
 
 
 def import_decoder(module_name: str, kind: str) -> Any:

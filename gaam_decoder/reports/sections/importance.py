@@ -51,8 +51,7 @@ class ImportanceOfLayers(Writer):
         if comparisons:
             yield _comparison_section(table, comparisons)
             return
-        unfolded = [entry for entry in table.entries if entry.folds == 1]
-        if any(entry.relative_importance is not None for entry in unfolded):
+        if any(entry.relative_importance is not None for entry in table.entries):
             yield Section(
                 name="importance",
                 heading="What mechanisms read of every layer",
@@ -239,8 +238,8 @@ def _shares(table: Table, *first_sheets: Sheet) -> Parts:
         band = (mean_L - sd_L, mean_L + sd_L)
         curves.append(Line(entry.label, importance.layers, mean_L, band))
 
-    numbers = dict.fromkeys(len(line.x) for line in curves)
-    equal_shares = " or ".join(f"{100 / number:.1f}%" for number in numbers)
+    layer_counts = dict.fromkeys(len(line.x) for line in curves)
+    equal_shares = " or ".join(f"{100 / count:.1f}%" for count in layer_counts)
     header = ["decoder", "layers read most (share)", "least"]
     sheet = Sheet(
         "share of a layer in the weights that a decoder gives to layers, in percent, "
@@ -250,13 +249,23 @@ def _shares(table: Table, *first_sheets: Sheet) -> Parts:
         lines,
     )
     panels = [Panel("share of the layer, %", curves[:MOST_LINES])]
-    layers = sorted({layer for line in curves[:MOST_LINES] for layer in line.x})
-    equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
+    equal = _line_of_equal_shares(curves[:MOST_LINES])
     picture = Picture(
         name="importance",
         title="Share of layers in the summed attention",
-        caption="Mean over seeds, of the best; the band is one standard deviation."
+        caption="Mean over seeds, of the best decoders; the band is one standard "
+        "deviation."
         f"{not_drawn([line.label for line in curves])}",
         draw=lambda: line_panels(panels, "encoder layer", reference=equal, bottom=0),
     )
     return Parts(sheets=(*first_sheets, sheet), pictures=(picture,))
+
+
+def _line_of_equal_shares(curves: Sequence[Line]) -> Line | None:
+    """The line of equal shares; None if decoders read different numbers of layers."""
+    layer_counts = {len(curve.x) for curve in curves}
+    if len(layer_counts) != 1:
+        return None
+    layers = sorted({layer for curve in curves for layer in curve.x})
+    share = 100 / layer_counts.pop()
+    return Line("equal shares", layers, np.full(len(layers), share))

@@ -81,7 +81,10 @@ class Answers:
 
     @cached_property
     def log_odds_NC(self) -> Floats:
-        """``log p - log(1 - p)``, exact also for p next to 1; zeros for one class."""
+        """``log p - log(1 - p)``, also for p next to 1; zeros for one class.
+
+        It is rounded so that rounding errors of the logits break no ties.
+        """
         log_p_NC = self.log_p_NC
         if self.num_classes < 2:
             return log_p_NC

@@ -120,8 +120,8 @@ def choose_engine(
     is_small = recipe.batch_size * numbers_per_row <= MOST_NUMBERS_IN_MEMORY
     with torch.device("cpu" if is_small else "meta"):
         decoder = build_decoder(spec, seed=0)
-    all_numbers = recipe.epochs * num_rows * num_seeds * numbers_per_row
-    compiled, why_compiled = _choose_compiler(all_numbers, device, compile)
+    num_values_read = recipe.epochs * num_rows * num_seeds * numbers_per_row
+    compiled, why_compiled = _choose_compiler(num_values_read, device, compile)
 
     # the mechanism, the user, the memory or other workers limit the seeds together
     unstackable_part = _unstackable_part(decoder, spec)
@@ -160,18 +160,18 @@ def _unstackable_part(decoder: Decoder, spec: DecoderSpec) -> str | None:
 
 
 def _choose_compiler(
-    all_numbers: int, device: torch.device, requested: Literal["auto", "on", "off"]
+    num_values_read: int, device: torch.device, requested: Literal["auto", "on", "off"]
 ) -> tuple[bool, str]:
     """Whether to compile the steps of a training, and why.
 
     Args:
-        all_numbers: numbers of the states that all seeds read in all epochs.
+        num_values_read: how many values of states all seeds read, over all epochs.
         device: that trains.
         requested: the user's choice.
     """
     compiled = True
     reason = "enough work for a compiler"
-    saved_seconds = all_numbers * EAGER_SECONDS_PER_NUMBER
+    saved_seconds = num_values_read * EAGER_SECONDS_PER_NUMBER
     if requested != "auto":
         compiled = requested == "on"
         reason = "as asked"

@@ -123,12 +123,15 @@ SETTINGS: dict[str, Any] = {
     "chat_template": True,
     "pool_over": "text",
     "clip_seconds": 3.0,
+    "clip_mode": "split",
+    "published_audio": True,
     "grey_bits": 12,
     "layers": "0-3",
     "layer_zero": True,
     "pool": ("last",),
     "untrained_encoder": True,
     "encoder_seed": 3,
+    "revision": "main",
 }
 
 

@@ -408,4 +408,4 @@ def test_rows_without_a_name_are_no_group(
     refused = gaam("train", "--cache", cache, "--runs", runs, "--groups", "who")
     assert refused.code == 2
     assert "the split 'test'" in refused.err
-    assert "line 1 is empty" in refused.err
+    assert "row 1 is empty" in refused.err
