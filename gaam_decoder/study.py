@@ -96,7 +96,8 @@ REPORT_SETTINGS = {
 } - NOT_IN_RECIPE
 """Settings of a report in a recipe."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
-"""Hundredths by which a mean accuracy or a difference may vary between machines."""
+"""Hundredths by which a mean accuracy (R2, micro-F1) or a difference may vary between
+machines."""
 SETTINGS = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype")
 KEY_COLUMNS = ["report", "cache", "tested_on", "attention", "head", *SETTINGS]
 """Columns that identify a row; tuned settings do not."""
@@ -108,6 +109,10 @@ TOLERANCE_BY_COLUMN = {
     "low": "accuracy",
     "high": "accuracy",
     "macro_f1": "accuracy",
+    "score": "accuracy",
+    "score_sd": "accuracy",
+    "score_low": "accuracy",
+    "score_high": "accuracy",
     "difference": "difference",
 }
 """Columns that may differ a little, with the tolerance of each.
@@ -140,6 +145,14 @@ ROW_COLUMNS = {
 
 Before them, ``rows.csv`` has the report, the cache, the split and the label.
 """
+SCORE_COLUMNS = {
+    "score": "score_mean",
+    "score_sd": "score_std",
+    "score_low": "score_ci95_seeds_and_rows_low",
+    "score_high": "score_ci95_seeds_and_rows_high",
+}
+"""Further columns of ``rows.csv`` for decoders of numbers and label sets, which have no
+accuracy: R2 or micro-F1."""
 SEED_COLUMNS = [
     "fingerprint",
     "attention",
@@ -157,7 +170,7 @@ SEED_COLUMNS = [
     "accuracy",
     "macro_f1",
 ]
-"""Columns of ``seeds.csv``."""
+"""Columns of ``seeds.csv``; behind them R2 or micro-F1 of numbers or label sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -573,7 +586,10 @@ class _Reports:
                 "tested_on": table.tested_on,
                 "label": entry.label,
             }
-            for column, report_column in ROW_COLUMNS.items():
+            columns = ROW_COLUMNS
+            if not table.task.has_classes:
+                columns = ROW_COLUMNS | SCORE_COLUMNS
+            for column, report_column in columns.items():
                 row[column] = values.get(report_column)
             self.rows.append(row)
 
@@ -605,7 +621,14 @@ def _make_reports(study: Study, runs: Runs) -> tuple[dict[str, Any], dict[str, b
         reports.add_report(runs, report_table)
 
     frame = runs.to_frame()
-    seeds = frame.loc[~frame["tuning_seed"], SEED_COLUMNS]
+    # names of the scores in the frame, of numbers and label sets
+    score_columns = {
+        run.task_definition.default_score.replace("-", "_")
+        for run in runs
+        if not run.task_definition.has_classes
+    }
+    seed_columns = [*SEED_COLUMNS, *sorted(score_columns)]
+    seeds = frame.loc[~frame["tuning_seed"], seed_columns]
     seeds["fingerprint"] = seeds["fingerprint"].str[:12]
 
     # Six digits are exact for the accuracies of up to 100,000 rows.
@@ -643,6 +666,10 @@ def compare(
             found=", ".join(sorted(caches)),
         )
 
+    # columns that only some tasks have, or that older records lack
+    columns = list(dict.fromkeys([*before, *after]))
+    before = before.reindex(columns=columns)
+    after = after.reindex(columns=columns)
     merged = before.merge(
         after, how="outer", on=KEY_COLUMNS, indicator=True, suffixes=("", "_now")
     )
@@ -655,7 +682,8 @@ def compare(
     is_pair = merged["_merge"] == "both"
     differences = [f"{title}: is not there" for title in titles[is_recorded_alone]]
     differences += [f"{title}: is not recorded" for title in titles[is_new]]
-    for column in (*EQUAL_COLUMNS, *TOLERANCE_BY_COLUMN):
+    compared = [*EQUAL_COLUMNS, *TOLERANCE_BY_COLUMN]
+    for column in [name for name in compared if name in columns]:
         recorded = merged[column]
         current = merged[f"{column}_now"]
         agrees = (recorded == current) | (recorded.isna() & current.isna())

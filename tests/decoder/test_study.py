@@ -156,3 +156,44 @@ def test_recorded_rows_are_means_of_recorded_seeds(file: Path) -> None:
     page = file.with_name("README.md").read_text().replace("\\", "")
     assert len(page.split()) <= 1000
     assert all(label in page for label in rows["label"])
+
+
+NUMBERS = """
+title = "Numbers"
+caches.numbers = { dataset = "DATA", encoder = "tfidf", label-column = "y", task = "regression" }
+report = [{ name = "all" }]
+[[train]]
+cache = "numbers"
+attn = ["none"]
+seeds = "0-1"
+lr = 0.01
+epochs = 2
+compile = "off"
+probe = false
+"""
+
+
+def test_the_scores_of_numbers_are_recorded_and_compared(
+    gaam: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    words = ["red", "green", "blue", "white", "black"]
+    (tmp_path / "data").mkdir()
+    for split, first in (("train", 0), ("test", 60)):
+        rows = [f"{n % 5 + 0.5},{words[n % 5]} {n}" for n in range(first, first + 60)]
+        text = "\n".join(["y,text", *rows])
+        (tmp_path / "data" / f"{split}.csv").write_text(text)
+    folder = tmp_path / "numbers"
+    folder.mkdir()
+    recipe = NUMBERS.replace("DATA", str(tmp_path / "data"))
+    (folder / "study.toml").write_text(recipe)
+    command = ("study", folder, "--out", tmp_path / "studies", "--set", "device=cpu")
+    assert gaam(*command, "--record").code == 0
+    rows = pandas.read_csv(folder / "rows.csv")
+    seeds = pandas.read_csv(folder / "seeds.csv")
+    assert seeds["r2"].mean() == pytest.approx(rows["score"][0], abs=1e-5)
+    assert gaam(*command, "--check").code == 0
+    # another learning rate is another result of the same decoder
+    (folder / "study.toml").write_text(recipe.replace("lr = 0.01", "lr = 0.1"))
+    check = gaam(*command, "--check")
+    assert check.code == 1
+    assert "score" in check.out + check.err
