@@ -36,6 +36,9 @@ MODES = frozenset({
 """Pillow's modes of 8 bits or fewer with a known look."""
 # fmt: on
 ALPHA_MODES = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
+PHOTOMETRY = 262
+"""The tag of TIFF that says which value is white."""
+ZERO_IS_WHITE = 0
 GREY_BITS = (10, 12, 14)
 """Bits that cameras and scanners use of the 16 bits that they write."""
 FEWEST_LEVELS = 64
@@ -264,6 +267,11 @@ def _decode_image(
     pages = getattr(image, "n_frames", 1)
     if pages > 1 and image.format != "MPO":
         raise ValueError(f"{pages} pictures in one file; one is expected")
+
+    # Pillow inverts values of 8 bits where 0 is white, and not those of 16 bits
+    tags = getattr(image, "tag_v2", {})
+    if image.mode.startswith("I;16") and tags.get(PHOTOMETRY) == ZERO_IS_WHITE:
+        raise ValueError("16 bits of grey of which 0 is white")
 
     # Pillow drops the lower 8 of 16 bits of colours. Only the tiles, the parts of the
     # file, tell the type of its values, such as "RGB;16B": it is among the arguments of
