@@ -657,21 +657,15 @@ def compare(
     Raises:
         CacheError: the rows are of other caches.
     """
-    recorded_caches = set(before["cache"])
-    caches = set(after["cache"])
-    if recorded_caches != caches:
-        raise CacheError(
-            "the states of the study are not the recorded ones",
-            expected=f"caches {', '.join(sorted(recorded_caches))}",
-            found=", ".join(sorted(caches)),
-        )
-
-    # columns that only some tasks have, or that older records lack
+    _check_caches(set(before["cache"]), set(after["cache"]))
+    # some columns are those of some tasks, and older records lack them
     columns = list(dict.fromkeys([*before, *after]))
-    before = before.reindex(columns=columns)
-    after = after.reindex(columns=columns)
-    merged = before.merge(
-        after, how="outer", on=KEY_COLUMNS, indicator=True, suffixes=("", "_now")
+    merged = before.reindex(columns=columns).merge(
+        after.reindex(columns=columns),
+        how="outer",
+        on=KEY_COLUMNS,
+        indicator=True,
+        suffixes=("", "_now"),
     )
     titles = merged[KEY_COLUMNS].apply(
         lambda row: " ".join(str(value) for value in row.dropna()), axis=1
@@ -686,13 +680,39 @@ def compare(
     for column in [name for name in compared if name in columns]:
         recorded = merged[column]
         current = merged[f"{column}_now"]
-        agrees = (recorded == current) | (recorded.isna() & current.isna())
-        if column in TOLERANCE_BY_COLUMN:
-            # 1e-9 allows for the rounding of decimal numbers.
-            limit = tolerances[TOLERANCE_BY_COLUMN[column]] / 100 + 1e-9
-            agrees |= (recorded - current).abs() <= limit
+        tolerance = tolerances.get(TOLERANCE_BY_COLUMN.get(column, ""))
+        agrees = _agree(recorded, current, tolerance)
         differences += [
             f"{titles[index]}: {column} {current[index]}, recorded: {recorded[index]}"
             for index in merged.index[is_pair & ~agrees]
         ]
     return differences
+
+
+def _check_caches(recorded: set[str], current: set[str]) -> None:
+    """Refuse rows of other states than the recorded ones."""
+    if recorded != current:
+        raise CacheError(
+            "the states of the study are not the recorded ones",
+            expected=f"caches {', '.join(sorted(recorded))}",
+            found=", ".join(sorted(current)),
+        )
+
+
+def _agree(
+    recorded: "pandas.Series[Any]",
+    current: "pandas.Series[Any]",
+    tolerance: float | None,
+) -> "pandas.Series[bool]":
+    """Which values are equal, both missing, or within a tolerance.
+
+    Args:
+        recorded: a column of the recorded rows.
+        current: the same column of today's rows.
+        tolerance: in hundredths; None: values must be equal.
+    """
+    agrees = (recorded == current) | (recorded.isna() & current.isna())
+    if tolerance is not None:
+        # 1e-9 allows for the rounding of decimal numbers
+        agrees |= (recorded - current).abs() <= tolerance / 100 + 1e-9
+    return agrees

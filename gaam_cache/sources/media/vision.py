@@ -268,9 +268,7 @@ def _decode_image(
     if pages > 1 and image.format != "MPO":
         raise ValueError(f"{pages} pictures in one file; one is expected")
 
-    # Pillow inverts values of 8 bits where 0 is white, and not those of 16 bits
-    tags = getattr(image, "tag_v2", {})
-    if image.mode.startswith("I;16") and tags.get(PHOTOMETRY) == ZERO_IS_WHITE:
+    if _is_read_inverted(image):
         raise ValueError("16 bits of grey of which 0 is white")
 
     # Pillow drops the lower 8 of 16 bits of colours. Only the tiles, the parts of the
@@ -301,6 +299,12 @@ def _decode_image(
     return _DecodedPicture(
         pixels_HW3, darkest, brightest, bit_depth, is_grey_of_16_bits=False
     )
+
+
+def _is_read_inverted(image: Any) -> bool:
+    """Whether 0 is white: Pillow inverts values of 8 bits then, and not of 16 bits."""
+    tags = getattr(image, "tag_v2", {})
+    return image.mode.startswith("I;16") and tags.get(PHOTOMETRY) == ZERO_IS_WHITE
 
 
 def _grey_to_rgb(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
