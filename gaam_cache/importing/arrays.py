@@ -408,6 +408,7 @@ class _ArrayChooser:
         # states, for which ``_choose_for_split`` refuses it
         for split in self._unlabelled:
             candidates.setdefault(split, {})
+        self._check_layers(candidates)
 
         is_only_split = len(candidates) == 1
         arrays_by_split = {
@@ -417,6 +418,26 @@ class _ArrayChooser:
         chosen = [array for arrays in arrays_by_split.values() for array in arrays.all]
         unused = [array for array in self._arrays if array not in chosen]
         return arrays_by_split, unused
+
+    def _check_layers(self, candidates: _Candidates) -> None:
+        """Refuse splits whose arrays are named after different layers.
+
+        Layer 1 of one split would stand beside layer 2 of another.
+        """
+        layers_by_split = {}
+        for split, roles in candidates.items():
+            layers = sorted(entry.layer for entry in roles.get(STATES, ()))
+            # an array of all layers has no number
+            if layers and ALL_LAYERS not in layers:
+                layers_by_split[split] = layers
+        if len(set(map(tuple, layers_by_split.values()))) > 1:
+            ranges = [
+                f"{split} {layers[0]} to {layers[-1]}"
+                for split, layers in layers_by_split.items()
+            ]
+            raise self._unclear_error(
+                f"the splits have different layers: {', '.join(ranges)}"
+            )
 
     def _candidates_by_name(self) -> _Candidates:
         """Split -> role -> the arrays whose names say this split and this role.

@@ -27,6 +27,7 @@ from gaam_cache.targets.classes import DECIMAL_NUMBER
 
 LARGEST = float(np.finfo(np.float32).max)
 NUM_STRATA = 10
+ROWS_OF_STRATUM = 20
 LARGEST_ROUNDING_ERROR = 1e-3
 """Root mean square of what float32 changes in a column, as a share of its standard
 deviation. R2 then changes by about a millionth."""
@@ -103,14 +104,16 @@ class Numbers(MatrixTarget):
 
     @classmethod
     def strata(cls, labels: Sequence[str]) -> Sequence[str]:
-        """The stratum of every row: one of ten bins of its first number.
+        """The stratum of every row: one of up to ten bins of its first number.
 
-        Bins have about equally many rows; rows with equal numbers share a bin. The bin
-        of a row is ``10 * less // N``, where ``less`` rows have a smaller number.
+        Bins have about equally many rows, ``ROWS_OF_STRATUM`` or more; rows with equal
+        numbers share a bin. The bin of a row is ``bins * less // N``, where ``less``
+        rows have a smaller number.
         """
         value_N = np.array([json.loads(label)[0] for label in labels], np.float64)
         num_less_N = np.searchsorted(np.sort(value_N), value_N, side="left")
-        bin_N = NUM_STRATA * num_less_N // max(1, len(labels))
+        num_bins = min(NUM_STRATA, max(1, len(labels) // ROWS_OF_STRATUM))
+        bin_N = num_bins * num_less_N // max(1, len(labels))
         return list(map(str, bin_N.tolist()))
 
     @classmethod

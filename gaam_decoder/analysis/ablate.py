@@ -230,9 +230,8 @@ class Ablation:
         ]
         lines.append(self._random_in_words())
 
-        lines.append(
-            "differences over seeds and test rows, in points, corrected by Holm"
-        )
+        units = "test rows" if self.groups is None else "groups of test rows"
+        lines.append(f"differences over seeds and {units}, in points, by Holm")
         claims = self.claims()
         for (first, second), claim in claims.items():
             lines.append(f"  {f'{first} - {second}':<14}  {_claim_in_words(claim)}")

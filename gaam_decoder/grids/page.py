@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gaam_cache.common.markdown import escape_markdown, items, pipe_table
 from gaam_cache.common.messages import duration, join_first, visible
 from gaam_decoder.grids.answers import answers_of, in_words
-from gaam_decoder.grids.recipe import Cell, Grid, GridStudy
+from gaam_decoder.grids.recipe import Cell, Grid, GridStudy, rates_by_decoder
 from gaam_decoder.grids.records import CellKey, DecoderRow, Records
 from gaam_decoder.reports.drawing import Picture, svg_files
 from gaam_decoder.reports.entries import BY_FOLD
@@ -101,7 +101,7 @@ def _section(
 
     ``is_answered`` says that the page begins with the first answer in words.
     """
-    lines = [f"## {grid.title}", "", *_count_lines(grid, records), ""]
+    lines = [f"## {escape_markdown(grid.title)}", "", *_count_lines(grid, records), ""]
     for number, answer in enumerate(answers, 1):
         if number > 1 or not is_answered:
             lines += [f"{escape_markdown(in_words(grid, answer))}.", ""]
@@ -239,15 +239,17 @@ def _weaknesses(study: GridStudy, records: Records) -> Lines:
     first_baselines = {grid.name: grid.baselines[0] for grid in study.grids}
     rows = [row for row in records.rows if row.baseline == first_baselines[row.grid]]
     if rows:
-        lines += [f"- {text}" for text in _lines_on_training(rows)]
+        lines += [f"- {text}" for text in _lines_on_training(study, rows)]
     lines.append("")
     return lines
 
 
-def _lines_on_training(rows: Sequence[DecoderRow]) -> Iterator[str]:
+def _lines_on_training(study: GridStudy, rows: Sequence[DecoderRow]) -> Iterator[str]:
     """Sentences on decoders that may be trained badly, and on failed seeds.
 
-    ``rows`` has one row for each decoder of a cell.
+    Args:
+        study: has the learning rates of its grids.
+        rows: one for each decoder of a cell.
     """
     num_cells = Counter(row.decoder for row in rows)
     undertrained = Counter(row.decoder for row in rows if row.undertrained)
@@ -261,36 +263,37 @@ def _lines_on_training(rows: Sequence[DecoderRow]) -> Iterator[str]:
         else "No decoder is under-trained by its own measure."
     )
 
-    yield from _lines_on_rates(rows, num_cells)
+    yield from _lines_on_rates(study, rows, num_cells)
     failed = sum(row.failed for row in rows)
     yield "No seed failed." if failed == 0 else f"{failed} seeds failed."
 
 
 def _lines_on_rates(
-    rows: Sequence[DecoderRow], num_cells: Mapping[str, int]
+    study: GridStudy, rows: Sequence[DecoderRow], num_cells: Mapping[str, int]
 ) -> Iterator[str]:
-    """Sentences on decoders that mostly chose a rate at the edge of all chosen ones.
+    """Sentences on decoders that mostly chose the smallest or largest of their rates.
 
     Args:
+        study: has the learning rates of its grids.
         rows: one for each decoder of a cell.
         num_cells: decoder -> number of its cells.
     """
-    # with folds, a decoder has a rate for each
-    tuned = [row for row in rows if row.lr not in ("", BY_FOLD)]
-    rates = [float(row.lr) for row in tuned]
-    # one rate for all was not chosen
-    if len(set(rates)) < 2:
-        return
-    edges = [
-        ("smallest", min(rates, default=None), "smaller"),
-        ("largest", max(rates, default=None), "larger"),
-    ]
-    for edge, rate, beyond in edges:
-        at_edge = Counter(row.decoder for row in tuned if float(row.lr) == rate)
-        for name, count in at_edge.most_common():
+    rates_of_grid = {grid.name: rates_by_decoder(grid) for grid in study.grids}
+    for edge, edge_of, beyond in (
+        ("smallest", min, "smaller"),
+        ("largest", max, "larger"),
+    ):
+        at_edge: Counter[tuple[str, float]] = Counter()
+        for row in rows:
+            rates = rates_of_grid[row.grid].get(row.decoder, ())
+            # one rate was not chosen; with folds, a decoder has a rate for each
+            is_chosen = len(rates) > 1 and row.lr not in ("", BY_FOLD)
+            if is_chosen and float(row.lr) == edge_of(rates):
+                at_edge[row.decoder, edge_of(rates)] += 1
+        for (name, rate), count in at_edge.most_common():
             if 2 * count > num_cells[name]:
                 yield (
-                    f"{escape_markdown(name)} chose the {edge} learning rate of all, "
+                    f"{escape_markdown(name)} chose its {edge} learning rate, "
                     f"{rate:g}, in {count} of {num_cells[name]} cells: a {beyond} one "
                     "may be better."
                 )

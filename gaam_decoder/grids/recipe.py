@@ -314,6 +314,16 @@ def _check_study(study: GridStudy) -> None:
         _check_decoders(grid, [step.config for step in steps])
 
 
+def rates_by_decoder(grid: Grid) -> dict[str, tuple[float, ...]]:
+    """Decoder -> the learning rates among which validation chose."""
+    rates: dict[str, tuple[float, ...]] = {}
+    for options in grid.train:
+        config = _step("train", options, Sources(Path())).config
+        for attention, head in product(config.attn, config.head):
+            rates[decoder_name(str(attention), str(head))] = config.rates
+    return rates
+
+
 def decoder_name(attention: str, head: str) -> str:
     """The mechanism; with the head where it is not the usual one."""
     if head == "linear":

@@ -24,6 +24,7 @@ from gaam_decoder.stats.crossed import Crossed
 
 ROWS = "rows.csv"
 SEEDS = "seeds.csv"
+FINGERPRINT_DIGITS = 12  # of a cache's fingerprint in ``rows.csv``
 CellKey = tuple[str, str, str]
 """Names of grid, data set and encoder."""
 ScoresBySeed = dict[tuple[CellKey, str], dict[int, float]]
@@ -152,6 +153,27 @@ def read_records(study: GridStudy, folder: Path) -> Records:
     cells = {row.cell for row in rows}
     order = [cell.key for cell in study.cells() if cell.key in cells]
     return Records(tuple(rows), tuple(all_seeds)).of_cells(order)
+
+
+def check_other_rows(records: Records, cell: Cell, fingerprint: str) -> None:
+    """Refuse a data set that has the rows of another one: it would count twice.
+
+    Args:
+        records: of the cells that are recorded.
+        cell: another cell, or one of them.
+        fingerprint: of the cell's cache, or its beginning.
+
+    Raises:
+        CacheError: the cache of another data set has the same fingerprint.
+    """
+    for row in records.rows:
+        is_another = row.grid == cell.grid.name and row.dataset != cell.dataset
+        if is_another and row.cache == fingerprint[:FINGERPRINT_DIGITS]:
+            raise CacheError(
+                f"{cell.dataset} has the rows and labels of {row.dataset}",
+                expected="data sets of different rows: one counts once",
+                found=f"fingerprint {row.cache} for both, through {row.encoder}",
+            )
 
 
 def write_records(folder: Path, records: Records) -> None:
@@ -384,7 +406,7 @@ def _row_of_entry(
         dataset=cell.dataset,
         encoder=cell.encoder,
         settings=cell.grid.settings_digest,
-        cache=table.cache.fingerprint[:12],
+        cache=table.cache.fingerprint[:FINGERPRINT_DIGITS],
         train_rows=table.cache.rows["train"],
         test_rows=table.num_test_rows,
         test_groups=table.num_groups,

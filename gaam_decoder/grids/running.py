@@ -15,6 +15,7 @@ from gaam_decoder.grids.recipe import Cell, GridStudy, Sources
 from gaam_decoder.grids.records import (
     CellCost,
     Records,
+    check_other_rows,
     read_records,
     records_of_cell,
     write_records,
@@ -79,7 +80,7 @@ def carry_out_grid(
         if sources is None or cell.key in records.cells():
             continue
         try:
-            new_records = run.cell(cell, study.steps(cell, sources))
+            new_records = run.cell(cell, study.steps(cell, sources), records)
         except GaamError as error:
             # the other cells may take hours, and do not depend on this one
             say(f"{cell.title} failed: {error}")
@@ -114,7 +115,12 @@ def _recorded(study: GridStudy) -> Records:
     """
     bundled = read_records(study, study.folder)
     joined = bundled.joined(read_records(study, study.results))
-    return joined.of_cells(cell.key for cell in study.cells())
+    records = joined.of_cells(cell.key for cell in study.cells())
+    cache_by_cell = {row.cell: row.cache for row in records.rows}
+    for cell in study.cells():
+        if cell.key in cache_by_cell:
+            check_other_rows(records, cell, cache_by_cell[cell.key])
+    return records
 
 
 def _check_task(cell: Cell, task: str) -> None:
@@ -152,14 +158,18 @@ class _GridRun:
                 write_file(folder / name, content)
         return answers
 
-    def cell(self, cell: Cell, steps: list[Step]) -> Records:
+    def cell(self, cell: Cell, steps: list[Step], records: Records) -> Records:
         """Run the commands of a cell, and make its records.
 
-        ``steps`` has the extraction first, then every training.
+        Args:
+            cell: the cell.
+            steps: the extraction first, then every training.
+            records: of other cells.
         """
         extract_step, *train_steps = steps
         self.say(extract_step.words())
         summary = extract(extract_step.config, progress=self.progress)
+        check_other_rows(records, cell, summary.fingerprint)
         extract_seconds = self._extract_seconds(cell, summary)
         _check_task(cell, open_cache(extract_step.config.out).task)
 

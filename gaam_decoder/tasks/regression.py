@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NUM_STRATA = 10
+ROWS_OF_STRATUM = 20
 
 
 class Regression(Task):
@@ -103,9 +104,13 @@ class Regression(Task):
         )
 
     def strata(self, targets: Targets) -> NDArray[np.int64]:
-        """Ten parts of the first column, with nearly the same number of rows each."""
+        """Up to ten parts of the first column, with nearly equal numbers of rows.
+
+        Each has ``ROWS_OF_STRATUM`` rows or more: of each at least one row is held out.
+        """
         number_N = targets[:, 0]
-        shares_below = np.arange(1, NUM_STRATA) / NUM_STRATA
+        num_strata = min(NUM_STRATA, max(1, len(number_N) // ROWS_OF_STRATUM))
+        shares_below = np.arange(1, num_strata) / num_strata
         limits = np.quantile(number_N, shares_below)
         return np.searchsorted(limits, number_N, side="right").astype(np.int64)
 

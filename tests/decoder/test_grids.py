@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from gaam_decoder.grids.records import (
     DecoderRow,
     Records,
     SeedRow,
+    check_other_rows,
     read_records,
     records_of_cell,
     write_records,
@@ -184,7 +186,7 @@ def made_up_row(
         dataset=cell.dataset,
         encoder=cell.encoder,
         settings=cell.grid.settings_digest,
-        cache="0" * 12,
+        cache=sha256(cell.dataset.encode()).hexdigest()[:12],
         train_rows=100,
         test_rows=5000,
         test_groups=None,
@@ -481,11 +483,22 @@ def cells_of(study: GridStudy, count: int) -> set[tuple[str, str, str]]:
 
 def test_a_rate_that_all_decoders_have_was_not_chosen(many_sets: GridStudy) -> None:
     records = made_up_records(many_sets, 6)
-    assert "learning rate of all" not in page_of(many_sets, records)
-    first, *others = records.rows
-    rows = (replace(first, lr="0.01"), *others)
-    page = page_of(many_sets, replace(records, rows=rows))
-    assert "laplace chose the smallest learning rate of all, 0.001" in page
+    assert "learning rate, 0.001" not in page_of(many_sets, records)
+    grid = many_sets.grids[0]
+    options = {**grid.train[0], "attn": ["laplace", "gaam:heads=1"]}
+    for rates, edge in (("1e-3,1e-2", "smallest"), ("1e-4,1e-3", "largest")):
+        tuned = replace(grid, train=({**options, "lr": rates},))
+        page = page_of(replace(many_sets, grids=(tuned,)), records)
+        assert f"laplace chose its {edge} learning rate, 0.001" in page
+
+
+def test_the_same_rows_under_two_names_are_refused(many_sets: GridStudy) -> None:
+    records = made_up_records(many_sets, 2)
+    first, second, *_others = many_sets.grids[0].cells()
+    [cache] = {row.cache for row in records.rows if row.cell == first.key}
+    check_other_rows(records, first, cache)
+    with pytest.raises(CacheError, match="set1 has the rows and labels of set0"):
+        check_other_rows(records, second, cache + "0" * 52)
 
 
 def with_other_score(rows: tuple[DecoderRow, ...]) -> list[DecoderRow]:

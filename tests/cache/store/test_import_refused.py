@@ -56,6 +56,15 @@ UNCLEAR: dict[str, Case] = {
     "two arrays of states": Case(
         {**GOOD, "states": TRAIN}, "states: float32 (9, 3, 4)"
     ),
+    "other layers in another split": Case(
+        {
+            f"{split}_layer_{layer + shift}": TRAIN[:, layer]
+            for split, shift in (("train", 0), ("test", 1))
+            for layer in range(3)
+        }
+        | {"y_train": labels(9), "y_test": labels(9)},
+        "train 0 to 2, test 1 to 3",
+    ),
     "a layer that is missing": Case(
         {"layer_0": TRAIN[:, 0], "layer_2": TRAIN[:, 1]}, "layer 1"
     ),
