@@ -171,6 +171,18 @@ def _values_beside_chosen(
     return " with ".join(parts)
 
 
+def _other_names(table: Table) -> str | None:
+    """A note on further names of the data set: of caches with the same content."""
+    names = dict.fromkeys(run.cache.dataset for run in table.runs)
+    others = [brief(name) for name in names if name != table.cache.dataset]
+    if not others:
+        return None
+    return (
+        "caches of other names have the same states and labels, and stand in this "
+        f"table: {join_first(others, MOST_NAMED)}"
+    )
+
+
 def _code_changed(entry: Entry) -> bool:
     """Whether the runs of a decoder were trained by different versions of its code."""
     hashes: dict[str, set[str]] = {}
@@ -653,6 +665,7 @@ NOTES = (
         ),
         is_warning=True,
     ),
+    Note("names of the data set", _other_names),
     Note("leaks", _leaks),
     Note(
         "one class",

@@ -711,3 +711,13 @@ def comparison_p(runs: Runs) -> float | None:
     [table] = build_tables(runs)
     [(_, comparison)] = table.compared_entries
     return comparison.claim.p_holm
+
+
+def test_another_name_of_the_same_data_set_is_told() -> None:
+    """A copy of a cache has its fingerprint: both are one data set."""
+    copied = mechanism(0.9, cache={"dataset": "a-copy"})
+    [table] = build_tables([baseline(), copied])
+    [note] = [text for text in notes_on_runs(table) if "other names" in text]
+    assert note.endswith(("a-copy", "a-dataset"))
+    [table] = build_tables([baseline(), mechanism(0.9)])
+    assert "other names" not in str(notes_on_runs(table))
