@@ -288,11 +288,20 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
 
 def _open_numpy(path: Path) -> dict[str, Any]:
     """The arrays of a .npy or .npz file by name; that of a .npy stays on disk."""
-    # a pickle would run code
-    loaded: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-    if path.suffix.lower() == ".npy":
-        return {path.stem: loaded}
-    return dict(loaded)
+    try:
+        # a pickle would run code
+        loaded: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        if path.suffix.lower() == ".npy":
+            return {path.stem: loaded}
+        return dict(loaded)
+    except ValueError as error:
+        # what NumPy says of a .npy, and of an array in a .npz
+        if not re.search("Python objects|Object arrays", str(error)):
+            raise
+        raise ValueError(
+            "an array of Python objects, which only a pickle can hold; save texts as "
+            "labels.astype(str)"
+        ) from error
 
 
 def _open_safetensors(path: Path, stack: ExitStack) -> dict[str, Any]:

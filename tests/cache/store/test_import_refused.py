@@ -238,6 +238,8 @@ def test_what_is_no_file_of_arrays_is_refused(
     with pytest.raises(GaamError, match=name) as caught:
         run(other_files / name, out=out)
     assert caught.value.exit_code == code
+    holds_objects = name in ("x.npy", "train.npz")
+    assert ("astype(str)" in str(caught.value)) == holds_objects
     assert not out.exists()
 
 
