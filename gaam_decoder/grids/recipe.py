@@ -332,7 +332,7 @@ def decoder_name(attention: str, head: str) -> str:
 
 
 def _check_decoders(grid: Grid, configs: Sequence[Any]) -> None:
-    """Refuse two decoders of one name: the page would show one for the other.
+    """Refuse a grid with several decoders of one name.
 
     Args:
         grid: the grid.
@@ -345,11 +345,21 @@ def _check_decoders(grid: Grid, configs: Sequence[Any]) -> None:
         num_variants = len(config.layers) * len(config.train_rows) * num_pools
         for attention, head in product(config.attn, config.head):
             counts[decoder_name(str(attention), str(head))] += num_variants
-    repeated = [name for name, count in counts.items() if count > 1]
-    if repeated:
-        raise ConfigError(
-            f"grid '{grid.name}' has several decoders of one name",
-            expected="decoders that differ in mechanism or head",
-            found=f"{counts[repeated[0]]} of {repeated[0]}",
-            hint="a grid for each set of layers, rows or options",
-        )
+    refuse_one_name_for_several(f"grid '{grid.name}'", counts)
+
+
+def refuse_one_name_for_several(subject: str, counts: Mapping[str, int]) -> None:
+    """Refuse several decoders of one name: the page would show one for the other.
+
+    Args:
+        subject: the grid or cell, for the message.
+        counts: name -> number of its decoders.
+    """
+    for name, count in counts.items():
+        if count > 1:
+            raise ConfigError(
+                f"{subject} has several decoders of one name",
+                expected="decoders that differ in mechanism or head",
+                found=f"{count} of {name}",
+                hint="a grid for each set of layers, rows or options",
+            )

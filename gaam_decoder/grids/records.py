@@ -15,7 +15,12 @@ from typing import Any, TypeVar, get_type_hints
 
 from gaam_cache.common.errors import CacheError
 from gaam_cache.store.files import write_file
-from gaam_decoder.grids.recipe import Cell, GridStudy, decoder_name
+from gaam_decoder.grids.recipe import (
+    Cell,
+    GridStudy,
+    decoder_name,
+    refuse_one_name_for_several,
+)
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.across import difference_of_claim
@@ -365,13 +370,7 @@ def records_of_cell(cell: Cell, tables: Mapping[str, Table], cost: CellCost) -> 
     ]
     first_table = next(iter(tables.values()))
     counts = Counter(map(_name_of, first_table.entries))
-    repeated = [name for name, count in counts.items() if count > 1]
-    if repeated:
-        raise CacheError(
-            f"{cell.title} has several decoders of one name",
-            expected="decoders that differ in mechanism or head",
-            found=f"{counts[repeated[0]]} of {repeated[0]}",
-        )
+    refuse_one_name_for_several(cell.title, counts)
     seeds = [row for entry in first_table.entries for row in _seed_rows(cell, entry)]
     return Records(tuple(rows), tuple(seeds))
 

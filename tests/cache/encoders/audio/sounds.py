@@ -56,16 +56,21 @@ def _data2vec_config() -> Any:
     return transformers.Data2VecAudioConfig(**SMALL | positions)
 
 
+SMALL_WITH_DECODER: dict[str, Any] = {
+    "d_model": 32,
+    "encoder_layers": 3,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "vocab_size": 64,
+}
+
+
 def _whisper_config() -> Any:
     return transformers.WhisperConfig(
-        d_model=32,
-        encoder_layers=3,
-        decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
-        vocab_size=64,
+        **SMALL_WITH_DECODER,
         num_mel_bins=16,
         pad_token_id=0,
         bos_token_id=1,
@@ -75,17 +80,7 @@ def _whisper_config() -> Any:
 
 
 def _speech_to_text_config() -> Any:
-    return transformers.Speech2TextConfig(
-        d_model=32,
-        encoder_layers=3,
-        decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
-        vocab_size=64,
-        conv_channels=32,
-    )
+    return transformers.Speech2TextConfig(**SMALL_WITH_DECODER, conv_channels=32)
 
 
 CONFIGS: dict[str, Callable[[], Any]] = {
