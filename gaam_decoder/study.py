@@ -658,7 +658,7 @@ def compare(
         CacheError: the rows are of other caches.
     """
     _check_caches(set(before["cache"]), set(after["cache"]))
-    # some columns are those of some tasks, and older records lack them
+    # some columns are those of some tasks; older records lack them
     columns = list(dict.fromkeys([*before, *after]))
     merged = before.reindex(columns=columns).merge(
         after.reindex(columns=columns),
@@ -677,7 +677,7 @@ def compare(
     differences = [f"{title}: is not there" for title in titles[is_recorded_alone]]
     differences += [f"{title}: is not recorded" for title in titles[is_new]]
     compared = [*EQUAL_COLUMNS, *TOLERANCE_BY_COLUMN]
-    for column in [name for name in compared if name in columns]:
+    for column in [name for name in compared if name in before]:
         recorded = merged[column]
         current = merged[f"{column}_now"]
         tolerance = tolerances.get(TOLERANCE_BY_COLUMN.get(column, ""))

@@ -401,6 +401,7 @@ def refuse_unused_settings(encoder: Encoder, config: ExtractConfig) -> None:
                 "encoder",
                 expected=f"settings of an encoder of {encoder.noun}s: {config.encoder}",
                 found=shortened(" ".join(command_words(setting, value))),
+                hint="leave it out, or name another --encoder",
             )
 
 

@@ -436,8 +436,8 @@ class _ArrayChooser:
         layers_by_split = {}
         for split, roles in candidates.items():
             layers = sorted(entry.layer for entry in roles.get(STATES, ()))
-            # an array of all layers has no number
-            if layers and ALL_LAYERS not in layers:
+            # the number of a single array may be a year
+            if len(layers) > 1:
                 layers_by_split[split] = layers
         if len(set(map(tuple, layers_by_split.values()))) > 1:
             ranges = [

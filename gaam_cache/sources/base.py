@@ -246,8 +246,8 @@ def _divide(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Row
         )
     if not is_test_N.any():
         raise ConfigError(
-            "no class has two rows, one to learn from and one to test",
-            expected="classes of several rows",
+            "no row can be held out for testing",
+            expected="two rows or more of a class",
             found=f"{len(rows):,} rows",
             where=rows.origin,
             hint="--label-column names another column; numbers: --task regression",

@@ -2,6 +2,7 @@
 
 import html
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -285,7 +286,12 @@ def _lines_on_rates(
     ):
         at_edge: Counter[tuple[str, float]] = Counter()
         for row in rows:
-            rates = rates_of_grid[row.grid].get(row.decoder, ())
+            # a recipe may leave options to their defaults: gaam for gaam:heads=2
+            without_options = re.sub(r":[^ ]+", "", row.decoder)
+            rates_of_decoder = rates_of_grid[row.grid]
+            rates = rates_of_decoder.get(
+                row.decoder, rates_of_decoder.get(without_options, ())
+            )
             # one rate was not chosen; with folds, a decoder has a rate for each
             is_chosen = len(rates) > 1 and row.lr not in ("", BY_FOLD)
             if is_chosen and float(row.lr) == edge_of(rates):

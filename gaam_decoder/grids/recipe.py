@@ -16,7 +16,6 @@ default score of this task.
 import hashlib
 import json
 import tomllib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
@@ -43,6 +42,11 @@ GRID_KEYS = {
 NOT_IN_GRID = (NOT_IN_RECIPE | {"cache", "encoder", "dataset"}) - MACHINE
 """Settings that no grid has: its cells have them."""
 NO_CHANGE_OF_NUMBERS = {*MACHINE}
+OF_ONE_DECODER = {
+    *("attn", "head", "layers", "train_rows", "pool"),
+    *("lr", "weight_decay", "seeds", "tune_seeds", "probe"),
+}
+"""Settings whose values make no other decoder, or which a decoder's variant names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +319,7 @@ def _check_study(study: GridStudy) -> None:
 
 
 def rates_by_decoder(grid: Grid) -> dict[str, tuple[float, ...]]:
-    """Decoder -> the learning rates among which validation chose."""
+    """Decoder, as the recipe spells it -> the learning rates to choose from."""
     rates: dict[str, tuple[float, ...]] = {}
     for options in grid.train:
         config = _step("train", options, Sources(Path())).config
@@ -338,13 +342,22 @@ def _check_decoders(grid: Grid, configs: Sequence[Any]) -> None:
         grid: the grid.
         configs: its trainings, each a ``TrainConfig``.
     """
-    counts: Counter[str] = Counter()
-    for config in configs:
-        # values that are no part of a name; validation rows choose rate and decay
-        num_pools = max(1, len(config.pool))
-        num_variants = len(config.layers) * len(config.train_rows) * num_pools
-        for attention, head in product(config.attn, config.head):
-            counts[decoder_name(str(attention), str(head))] += num_variants
+    variants_by_name: dict[str, set[object]] = {}
+    for options, config in zip(grid.train, configs, strict=True):
+        shared = {
+            name: value for name, value in options.items() if name not in OF_ONE_DECODER
+        }
+        for attention, head, *values in product(
+            config.attn,
+            config.head,
+            config.layers,
+            config.train_rows,
+            config.pool or (None,),
+        ):
+            name = decoder_name(str(attention), str(head))
+            variant = (str(attention), str(head), *values, repr(sorted(shared.items())))
+            variants_by_name.setdefault(name, set()).add(variant)
+    counts = {name: len(variants) for name, variants in variants_by_name.items()}
     refuse_one_name_for_several(f"grid '{grid.name}'", counts)
 
 
@@ -359,7 +372,7 @@ def refuse_one_name_for_several(subject: str, counts: Mapping[str, int]) -> None
         if count > 1:
             raise ConfigError(
                 f"{subject} has several decoders of one name",
-                expected="decoders that differ in mechanism or head",
+                expected="decoders that differ in mechanism or kind of head",
                 found=f"{count} of {name}",
                 hint="a grid for each set of layers, rows or options",
             )

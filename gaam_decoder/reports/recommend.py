@@ -122,12 +122,26 @@ def _choose(
         # the reference needs one reason; another decoder that is larger has to be shown
         # to be better
         if len(reasons) == 2 or (reasons and entry is unbeaten):
-            reasons.append("nothing is shown to be better than it")
+            if _has_tests(entries):
+                reasons.append("nothing is shown to be better than it")
+            else:
+                reasons.append("no difference is tested")
             return _recommend(entry, ", ".join(reasons))
     return NoRecommendation(
         f"{best.label} has the best mean, but is not shown to be better than "
         f"'{table.baseline}'"
     )
+
+
+def _has_tests(entries: Sequence[Entry]) -> bool:
+    """Whether any difference of entries is tested."""
+    comparisons = [
+        comparison
+        for entry in entries
+        for comparison in (entry.comparison, entry.probe_comparison)
+        if comparison is not None
+    ]
+    return any(comparison.claim.verdict != NO_CLAIM for comparison in comparisons)
 
 
 def _num_parameters(entry: Entry) -> float:
@@ -254,9 +268,6 @@ def _unbeaten_baseline(
             )
     if not any(entry.comparison or entry.probe_comparison for entry in table.entries):
         return NoRecommendation("nothing is compared with a baseline")
-    claims = [comparison.claim for _entry, comparison in table.compared_entries]
-    if claims and all(claim.verdict == NO_CLAIM for claim in claims):
-        return NoRecommendation(f"no difference is tested: {claims[0].no_claim_reason}")
     baselines = _baselines(table, entries)
     if not baselines:
         return NoRecommendation("no baseline, such as 'none', is among the decoders")

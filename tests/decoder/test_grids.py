@@ -573,6 +573,14 @@ def test_a_wrong_grid_is_refused(
         read_grid_study(recipe)
 
 
+def test_a_decoder_in_two_trainings_is_one(recipe: Path) -> None:
+    """The baseline may be in every training: its runs are the same."""
+    [training] = re.findall(r"(?s)\[\[grids.train\]\].*", RECIPE)
+    more_seeds = training.replace("seeds = 2", "seeds = 3")
+    (recipe / "grid.toml").write_text(RECIPE + training + more_seeds)
+    assert len(read_grid_study(recipe).grids[0].train) == 3
+
+
 def test_a_missing_data_set_is_named(
     gaam: Callable[..., Outcome], recipe: Path, tmp_path: Path
 ) -> None:

@@ -96,7 +96,12 @@ def _lines_along_axis(table: Table) -> tuple[str, Lines]:
         for name in varied_names
         if _is_axis(name, values_of[name])
     }
-    axis = max(num_values, key=lambda name: num_values[name], default="")
+    # of a number of rows and of rows of each class, the first
+    axis = max(
+        num_values,
+        key=lambda name: (num_values[name], name == "train_rows"),
+        default="",
+    )
     if not axis:
         return "", {}
     # along one kind of budget, the other kind limits nothing

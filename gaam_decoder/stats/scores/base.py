@@ -105,12 +105,13 @@ class Answers:
 
         # Equal odds may differ by rounding errors, if sums had another order. They are
         # rounded to multiples of a step: GRAIN times the power of two above the larger
-        # logarithm, or GRAIN_OF_LOGITS times that above the standard deviation.
+        # logarithm, or GRAIN_OF_LOGITS times that above the standard deviation, but not
+        # above the larger logarithm: a few huge logits say nothing of other rows.
         odds_NC = log_p_NC - log_rest_NC
         larger_log_NC = np.maximum(np.maximum(-log_p_NC, -log_rest_NC), 1.0)
         step_NC = GRAIN * _next_power_of_two(larger_log_NC)
-        step_of_logits_C = GRAIN_OF_LOGITS * _next_power_of_two(odds_NC.std(0))
-        step_NC = np.maximum(step_NC, step_of_logits_C)
+        spread_NC = np.minimum(odds_NC.std(0), larger_log_NC)
+        step_NC = np.maximum(step_NC, GRAIN_OF_LOGITS * _next_power_of_two(spread_NC))
         rounded_NC: Floats = np.round(odds_NC / step_NC) * step_NC
         return rounded_NC
 

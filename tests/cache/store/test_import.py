@@ -329,3 +329,10 @@ def test_a_cache_keeps_its_names_and_says_so(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="under another name"):
             run(*files, out=out, **changes)
     assert gaam_cache.open_cache(out).plan.encoder.name == "mine"
+
+
+def test_a_number_in_the_name_of_one_array_is_no_layer(tmp_path: Path) -> None:
+    arrays = {"train_states_2023": TRAIN, "y_train": labels(21)}
+    arrays |= {"test_states_2024": TEST, "y_test": labels(10)}
+    run(*save(tmp_path / "both.npz", arrays), out=tmp_path / "cache")
+    check(tmp_path / "cache", SPLITS)

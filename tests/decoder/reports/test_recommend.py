@@ -68,11 +68,17 @@ def test_the_sentence_says_why_no_decoder_is_recommended(reason: str) -> None:
     assert "recommended" not in conclusion(table, advice=False)
 
 
-def test_a_score_without_a_test_recommends_no_decoder() -> None:
-    runs = [decoder("gaam", 0.85), decoder("none", 0.8)]
+@pytest.mark.parametrize("runs", [[], [build_probe(0.9)]], ids=["alone", "with probe"])
+def test_a_recommendation_without_a_test_says_so(runs: list[RunResult]) -> None:
+    runs = [decoder("gaam", 0.7), decoder("none", 0.8), *runs]
     [table] = build_tables(runs, score="average-precision")
-    assert recommended(table) is None
-    assert why_none(table).startswith("no difference is tested: the precision")
+    recommendation = recommended(table)
+    assert recommendation is not None
+    assert recommendation.advice.endswith("no difference is tested")
+    [table] = build_tables(runs)
+    recommendation = recommended(table)
+    assert recommendation is not None
+    assert "no difference is tested" not in recommendation.advice
 
 
 @pytest.mark.parametrize(

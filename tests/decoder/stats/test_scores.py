@@ -426,3 +426,14 @@ def test_rows_with_the_same_votes_of_neighbours_are_ties(name: str) -> None:
     }[name]
     exact = np.mean([score_of_class(labels == k, votes[:, k]) for k in range(6)])
     assert score_named(name).value(Answers(logits, labels)) == pytest.approx(exact)
+
+
+def test_a_huge_logit_makes_no_ties_of_other_rows() -> None:
+    generator = np.random.default_rng(1)
+    labels = generator.integers(0, 2, 200)
+    logits = generator.normal(size=(200, 2)) + 0.5 * np.eye(2)[labels]
+    logits[0] = [0, 1e7]
+    logits = logits.astype(np.float32)
+    difference = logits[:, 1].astype(np.float64) - logits[:, 0]
+    area = score_named("auroc").value(Answers(logits, labels))
+    assert area == pytest.approx(metrics.roc_auc_score(labels, difference), abs=1e-5)
