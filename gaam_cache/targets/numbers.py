@@ -27,7 +27,7 @@ from gaam_cache.targets.classes import DECIMAL_NUMBER
 
 LARGEST = float(np.finfo(np.float32).max)
 NUM_STRATA = 10
-ROWS_OF_STRATUM = 20
+ROWS_OF_STRATUM = 10
 LARGEST_ROUNDING_ERROR = 1e-3
 """Root mean square of what float32 changes in a column, as a share of its standard
 deviation. R2 then changes by about a millionth."""

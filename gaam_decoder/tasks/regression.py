@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NUM_STRATA = 10
-ROWS_OF_STRATUM = 20
+ROWS_OF_STRATUM = 10
 
 
 class Regression(Task):

@@ -138,6 +138,10 @@ def test_strata_of_numbers_and_of_label_sets() -> None:
     numbers = np.arange(100, dtype=np.float32)[::-1, None]
     stratum_N = task_of("regression").strata(numbers)
     assert np.bincount(stratum_N).tolist() == [10] * 10
+    # of every stratum a row is held out: few rows have few strata
+    for num_rows, sizes in ((40, [10] * 4), (25, [12, 13]), (8, [8])):
+        stratum_N = task_of("regression").strata(numbers[:num_rows])
+        assert np.bincount(stratum_N).tolist() == sizes
     # label 2 is the rarest, then 0; the last row has none
     sets = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 0, 0]], np.uint8)
     assert task_of("multi-label").strata(sets).tolist() == [0, 2, 1, 3]

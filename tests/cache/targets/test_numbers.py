@@ -52,7 +52,7 @@ def test_strata_are_ten_bins_of_the_first_number_and_ties_share_one() -> None:
     assert list(Numbers.strata(labels)) == [str(row // 20) for row in range(200)]
     assert len(set(Numbers.strata(["[1.5]"] * 200))) == 1
     # of every bin a row is held out: few rows have few bins
-    assert list(Numbers.strata(labels[:40])) == [str(row // 20) for row in range(40)]
+    assert list(Numbers.strata(labels[:40])) == [str(row // 10) for row in range(40)]
     assert set(Numbers.strata(labels[:19])) == {"0"}
 
 
@@ -69,7 +69,7 @@ def test_a_test_fraction_takes_the_same_share_of_every_bin(tmp_path: Path) -> No
     assert len(parts["train"]) == 40
     assert len(parts["test"]) == 20
     firsts = [json.loads(label)[0] for label in parts["test"].labels]
-    assert np.bincount((np.array(firsts) * 0.4).astype(int)).tolist() == [4] * 5
+    assert np.bincount((np.array(firsts) * 0.8).astype(int)).tolist() == [2] * 10
 
 
 BAD_CELLS: dict[str, tuple[Any, str]] = {
