@@ -186,6 +186,11 @@ def draw(config: Any, seed: int = 0) -> Any:
 
 
 def encoder_of(model: Any) -> Any:
+    """The part that reads texts: the text tower of a model of pictures or sounds too."""
+    if model.config.model_type == "blip-2":
+        return encoder_of(model.language_model)
+    if hasattr(model, "text_model"):
+        return encoder_of(model.text_model)
     return model.get_encoder() if model.config.is_encoder_decoder else model
 
 
