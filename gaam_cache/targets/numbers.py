@@ -34,6 +34,14 @@ deviation. R2 then changes by about a millionth."""
 EXPECTED = f"finite numbers up to {LARGEST:.3g}"
 
 
+def num_strata(num_rows: int) -> int:
+    """Number of ranges of numbers that each give rows to every part of a split.
+
+    A part takes at least one row of each, so that few rows have few ranges.
+    """
+    return min(NUM_STRATA, max(1, num_rows // ROWS_OF_STRATUM))
+
+
 class Numbers(MatrixTarget):
     """The labels of a regression: K numbers a row.
 
@@ -112,7 +120,7 @@ class Numbers(MatrixTarget):
         """
         value_N = np.array([json.loads(label)[0] for label in labels], np.float64)
         num_less_N = np.searchsorted(np.sort(value_N), value_N, side="left")
-        num_bins = min(NUM_STRATA, max(1, len(labels) // ROWS_OF_STRATUM))
+        num_bins = num_strata(len(labels))
         bin_N = num_bins * num_less_N // max(1, len(labels))
         return list(map(str, bin_N.tolist()))
 

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.targets.numbers import num_strata
 from gaam_decoder.tasks.base import Targets, Task, in_float64
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-NUM_STRATA = 10
-ROWS_OF_STRATUM = 10
 
 
 class Regression(Task):
@@ -104,13 +102,10 @@ class Regression(Task):
         )
 
     def strata(self, targets: Targets) -> NDArray[np.int64]:
-        """Up to ten parts of the first column, with nearly equal numbers of rows.
-
-        Each has ``ROWS_OF_STRATUM`` rows or more: of each at least one row is held out.
-        """
+        """Up to ten parts of the first column, with nearly equal numbers of rows."""
         number_N = targets[:, 0]
-        num_strata = min(NUM_STRATA, max(1, len(number_N) // ROWS_OF_STRATUM))
-        shares_below = np.arange(1, num_strata) / num_strata
+        num_parts = num_strata(len(number_N))
+        shares_below = np.arange(1, num_parts) / num_parts
         limits = np.quantile(number_N, shares_below)
         return np.searchsorted(limits, number_N, side="right").astype(np.int64)
 
