@@ -345,8 +345,11 @@ class _SeedScores:
     def __init__(self, compared_score: Score, task: Task) -> None:
         self.task = task
         self.scores = all_scores(task.name)
-        self.compared = _ScoreOfSeeds(compared_score)
         self.default = _ScoreOfSeeds(self.scores[task.default_score])
+        # most tables compare the default score
+        self.compared = self.default
+        if type(compared_score) is not type(self.default.score):
+            self.compared = _ScoreOfSeeds(compared_score)
         # for each seed, the value of the compared score on each part of the test rows
         self.values_of_parts: list[list[float | None]] = []
         self.calibration_bins = CalibrationBins()  # of all seeds together
@@ -373,7 +376,8 @@ class _SeedScores:
         compared_answers = answers
         if compared_score.uses_temperature:
             compared_answers = scaled_answers
-        self.compared.add(compared_answers)
+        if self.compared is not self.default:
+            self.compared.add(compared_answers)
         self.values_of_parts.append(_values_of_parts(compared_score, compared_answers))
         if self.task.has_probabilities:
             self.calibration_bins += calibration_bins(scaled_answers)
