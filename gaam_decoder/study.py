@@ -40,6 +40,7 @@ from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.rendering import render
 from gaam_decoder.reports.report import report
 from gaam_decoder.reports.table import Table, TableOptions
+from gaam_decoder.runs.frame import score_column
 from gaam_decoder.runs.loading import Runs, load_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.training.estimate import estimate as estimate_training
@@ -623,7 +624,7 @@ def _make_reports(study: Study, runs: Runs) -> tuple[dict[str, Any], dict[str, b
     frame = runs.to_frame()
     # names of the scores in the frame, of numbers and label sets
     score_columns = {
-        run.task_definition.default_score.replace("-", "_")
+        score_column(run.task_definition.default_score)
         for run in runs
         if not run.task_definition.has_classes
     }

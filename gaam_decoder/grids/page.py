@@ -280,29 +280,35 @@ def _lines_on_rates(
         num_cells: decoder -> number of its cells.
     """
     rates_of_grid = {grid.name: rates_by_decoder(grid) for grid in study.grids}
-    for edge, edge_of, beyond in (
-        ("smallest", min, "smaller"),
-        ("largest", max, "larger"),
-    ):
-        at_edge: Counter[tuple[str, float]] = Counter()
-        for row in rows:
-            # a recipe may leave options to their defaults: gaam for gaam:heads=2
-            without_options = re.sub(r":[^ ]+", "", row.decoder)
-            rates_of_decoder = rates_of_grid[row.grid]
-            rates = rates_of_decoder.get(
-                row.decoder, rates_of_decoder.get(without_options, ())
+    at_edge: Counter[tuple[str, float, str]] = Counter()
+    for row in rows:
+        rates = _rates_to_choose_from(row, rates_of_grid[row.grid])
+        # one rate was not chosen; with folds, a decoder has a rate for each
+        if len(rates) < 2 or row.lr in ("", BY_FOLD):
+            continue
+        rate = float(row.lr)
+        if rate == min(rates):
+            at_edge[row.decoder, rate, "smallest"] += 1
+        elif rate == max(rates):
+            at_edge[row.decoder, rate, "largest"] += 1
+    for (name, rate, edge), count in at_edge.most_common():
+        if 2 * count > num_cells[name]:
+            beyond = "smaller" if edge == "smallest" else "larger"
+            yield (
+                f"{escape_markdown(name)} chose its {edge} learning rate, {rate:g}, in "
+                f"{count} of {num_cells[name]} cells: a {beyond} one may be better."
             )
-            # one rate was not chosen; with folds, a decoder has a rate for each
-            is_chosen = len(rates) > 1 and row.lr not in ("", BY_FOLD)
-            if is_chosen and float(row.lr) == edge_of(rates):
-                at_edge[row.decoder, edge_of(rates)] += 1
-        for (name, rate), count in at_edge.most_common():
-            if 2 * count > num_cells[name]:
-                yield (
-                    f"{escape_markdown(name)} chose its {edge} learning rate, "
-                    f"{rate:g}, in {count} of {num_cells[name]} cells: a {beyond} one "
-                    "may be better."
-                )
+
+
+def _rates_to_choose_from(
+    row: DecoderRow, rates_by_decoder: Mapping[str, Sequence[float]]
+) -> Sequence[float]:
+    """The learning rates of a decoder in the recipe; none if it is not found there."""
+    if row.decoder in rates_by_decoder:
+        return rates_by_decoder[row.decoder]
+    # a recipe may leave options to their defaults: gaam for gaam:heads=2
+    without_options = re.sub(r":[^ ]+", "", row.decoder)
+    return rates_by_decoder.get(without_options, ())
 
 
 def _lines_on_errors(study: GridStudy, records: Records) -> Lines:

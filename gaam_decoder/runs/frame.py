@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from gaam_decoder.stats.scores.base import Score
 
 SCORE_PACKAGE = "gaam_decoder.stats.scores"
-SCORES = {name.replace("-", "_"): name for name in plugins.names(SCORE_PACKAGE)}
+
+
+def score_column(name: str) -> str:
+    """The column of a score: ``micro_f1`` of micro-f1."""
+    return name.replace("-", "_")
+
+
+SCORES = {score_column(name): name for name in plugins.names(SCORE_PACKAGE)}
 """Every score that a report may compare, by its column."""
 _NAMES_BY_TYPE = {
     "string": "run decoder attention head pool layers loss select train_split "
