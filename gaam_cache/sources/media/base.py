@@ -192,8 +192,9 @@ def file_in(cell: Any) -> Any:
         if content is None:
             content = cell.get("path")
         cell = content
-    is_empty = isinstance(cell, (str, bytes)) and not cell.strip()
-    return None if is_empty else cell
+    is_empty_name = isinstance(cell, str) and not cell.strip()
+    is_empty_file = isinstance(cell, bytes) and not cell
+    return None if is_empty_name or is_empty_file else cell
 
 
 def import_decoder(module_name: str, kind: str) -> Any:
