@@ -48,6 +48,9 @@ from gaam_cache.store.spread import FEWEST_ROWS, Spread, SpreadSums
 from gaam_cache.targets.base import CLASSIFICATION, NO_LABEL, Target
 
 IMPORTABLE_DTYPES = (*dtypes.ITEM_BYTES, "float64")
+UNUSUAL_SIZE = 10.0
+"""A row is unusual if its states are so many times as large as the median row's. Texts
+of real encoders have up to 2.3 times its size."""
 EXPECTED_COLUMN_VALUES = (
     f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
 )
@@ -831,10 +834,12 @@ def _finish_plan(
     """
     for split, split_rows in rows.items():
         spread_sums = SpreadSums()
+        sizes_of_shards: list[NDArray[np.float32]] = []
         for shard in plan.shards(split):
             stored_NLD = split_rows.read_for_storage(
                 shard, plan.storage_dtype, spread_sums
             )
+            sizes_of_shards.append(_sizes_of_rows(stored_NLD, plan.storage_dtype))
             # the digest of a row stands in place of its text or sound, which is unknown
             digests = [sha256(row_LD).digest() for row_LD in stored_NLD]
             split_rows.inputs.extend(digests)
@@ -842,6 +847,7 @@ def _finish_plan(
         # the spread says how far the states of the rows lie apart, layer by layer
         spread = spread_sums.spread()
         job.warn(_rounding_warnings(spread, plan.storage_dtype, split, split_rows))
+        job.warn(_unusual_row_warnings(np.concatenate(sizes_of_shards), split))
 
     # The digest of its states stands for the text of a row. Equal states in two splits
     # leak test rows into training, as equal texts do.
@@ -911,6 +917,43 @@ def _write_shards(
         write_shard(config.out, plan, shard, arrays)
     remove_locks(config.out)
     return len(shards)
+
+
+def _sizes_of_rows(stored_NLD: NDArray[Any], storage_dtype: str) -> NDArray[np.float32]:
+    """The root mean square of every row in every layer, (N, L).
+
+    ``stored_NLD`` are states of the storage type, (N, L, D); those of bfloat16 are its
+    bits.
+    """
+    if storage_dtype == "bfloat16":
+        stored_NLD = dtypes.as_float32(stored_NLD)
+    square_NL = np.einsum("nld,nld->nl", stored_NLD, stored_NLD, dtype=np.float64)
+    size_NL: NDArray[np.float64] = np.sqrt(square_NL / stored_NLD.shape[2])
+    return size_NL.astype(np.float32)
+
+
+def _unusual_row_warnings(size_NL: NDArray[np.float32], split: str) -> Iterator[str]:
+    """Yield a warning of rows whose states are far larger than those of most rows.
+
+    Args:
+        size_NL: root mean square of every row of the split in every layer, (N, L).
+        split: name of the split.
+    """
+    median_L = np.median(size_NL, axis=0)
+    # of a layer that is zero in most rows nothing is known
+    is_known_L = median_L > 0
+    ratio_NL = np.zeros_like(size_NL)
+    np.divide(size_NL, median_L, out=ratio_NL, where=is_known_L)
+    num_unusual = int((ratio_NL > UNUSUAL_SIZE).any(1).sum())
+    if not num_unusual:
+        return
+    row, layer = np.unravel_index(ratio_NL.argmax(), ratio_NL.shape)
+    yield (
+        f"'{split}': states of {num_unusual:,} of {len(size_NL):,} rows are more than "
+        f"{UNUSUAL_SIZE:.0f} times as large as those of the median row: row "
+        f"{row + 1:,} in layer {layer + 1}, {ratio_NL[row, layer]:,.0f} times. Look "
+        "whether they are broken: a few such rows can decide what a decoder learns"
+    )
 
 
 def _rounding_warnings(

@@ -336,3 +336,24 @@ def test_a_number_in_the_name_of_one_array_is_no_layer(tmp_path: Path) -> None:
     arrays |= {"test_states_2024": TEST, "y_test": labels(10)}
     run(*save(tmp_path / "both.npz", arrays), out=tmp_path / "cache")
     check(tmp_path / "cache", SPLITS)
+
+
+@pytest.mark.parametrize("factor", [1.0, 5.0, 1e3], ids=["usual", "large", "broken"])
+@pytest.mark.parametrize("storage_dtype", STORAGE_TYPES)
+def test_a_row_far_larger_than_the_others_is_named(
+    storage_dtype: str,
+    factor: float,
+    tmp_path: Path,
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    train = TRAIN.copy()
+    train[6, 1] *= factor
+    splits = {"train": (train, labels(21)), "test": (TEST, labels(10))}
+    gaam_cache.write(tmp_path / "cache", splits, storage_dtype=storage_dtype)
+    warned = [text for item in recwarn if "as large" in (text := str(item.message))]
+    if factor < 10:
+        assert not warned
+    else:
+        (text,) = warned
+        assert text.startswith("'train': states of 1 of 21 rows")
+        assert "row 7 in layer 2" in text
