@@ -54,6 +54,8 @@ def test_an_interruption_leaves_the_terminal_sound(
     tiny_cache: Path, tmp_path: Path
 ) -> None:
     command = train_command(tiny_cache, tmp_path / "runs", epochs=100_000)
+    # so many epochs are worth a compiler, for which this test would wait
+    command += ["--set", "compile=off"]
     session = run_on_terminal(command, 80, interrupt_after=r"[1-9]\d*/\d{6}")
     assert session.code == terminal.INTERRUPTED_EXIT_CODE
     assert not session.attributes_changed
