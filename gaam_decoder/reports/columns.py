@@ -156,8 +156,8 @@ ROWS_CI = Column(
     ),
     note=(
         "confidence interval of the mean over seeds and test rows, or groups of "
-        "rows. It is about the expected accuracy: that on one more test set varies "
-        "more"
+        "rows. It includes other choices of a rate, and few training rows. It is about "
+        "the expected accuracy: that on one more test set varies more"
     ),
     values_for_programs=interval_bounds(
         lambda entry: entry.compared_score.seeds_rows_interval
@@ -321,7 +321,7 @@ COLUMNS = (
 VERDICTS = {
     "better, worse": "p Holm is below 0.05, over seeds and test rows, or groups of "
     "rows: the difference does not depend on these seeds and rows alone. Where nothing "
-    "differs, at most 5 of 100 tables have such a verdict",
+    "differs, at most 5 of 100 tables of one head have such a verdict",
     "equivalent": "two one-sided tests of the same kind show that the difference is "
     "smaller than --margin. Holm corrects them apart from the other p-values",
     "undecided": "neither of these, or a decoder has seeds and fewer than "

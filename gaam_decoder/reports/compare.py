@@ -21,7 +21,7 @@ from gaam_decoder.reports.entries import Comparison, Entry, EntryKey
 from gaam_decoder.runs.tuning import TUNED_SETTINGS
 from gaam_decoder.specs import Settings
 from gaam_decoder.stats.paired import compare_on_these_rows
-from gaam_decoder.stats.scored import Scored, claim_by_score
+from gaam_decoder.stats.scored import claim_by_score
 
 DEFAULT_BASELINE = "none"
 # Entries of a group that are compared each with each: people can read a matrix of 66.
@@ -66,8 +66,8 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
         other_positions = positions
     claim = claim_by_score(
         entry.compared_score.score,
-        _scores_to_claim(entry, positions),
-        _scores_to_claim(other, other_positions),
+        entry.compared_score.scored.subset_of_seeds(positions),
+        other.compared_score.scored.subset_of_seeds(other_positions),
         margin=margin,
     )
     if are_fits:
@@ -152,23 +152,6 @@ def _tuning_grids(entry: Entry) -> list[list[dict[str, float]]]:
         [candidate.values for candidate in tuning.candidates]
         for tuning in entry.tunings
     ]
-
-
-def _scores_to_claim(entry: Entry, positions: list[int]) -> Scored:
-    """The compared score of the seeds at these positions, ready for a claim.
-
-    A claim also needs the variance that the choice of settings adds, and the number of
-    training rows.
-    """
-    # The score is a mean over P parts. In each part validation chose the settings, and
-    # that choice adds a variance to the score of the part.
-    num_parts = entry.score_SP.shape[1]
-    sum_of_variances = sum(choices.variance for choices in entry.simulated_choices)
-    return replace(
-        entry.compared_score.scored.subset_of_seeds(positions),
-        tuning_variance=sum_of_variances / num_parts**2,
-        train_rows=entry.train_rows,
-    )
 
 
 def _correct_by_holm(

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import learned_ranges
-from gaam_decoder.runs.groups import count_train_rows
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Tuning, mean_validation
 from gaam_decoder.specs import Settings
@@ -133,6 +132,7 @@ class EntryScores:
     """The scores of an entry over the seeds that finished in all its parts."""
 
     finished: tuple[int, ...]  # seeds that finished in every fold: the S below
+    fitted_at_once: bool  # whether the head was fitted at once, without steps and seeds
     task: Task
     default_score: MeasuredScore  # of its task: of classes, the accuracy
     compared_score: MeasuredScore  # the score that the table compares
@@ -174,7 +174,6 @@ class Entry(EntryScores):
     seeds: tuple[int, ...]  # seeds that every fold has, with failed ones, sorted
     seconds: dict[int, float]
     failed: dict[int, str]
-    fitted_at_once: bool  # whether the head was fitted at once, without steps and seeds
     labels_shuffled: bool  # whether labels were shuffled: a check, never compared
     on_training_rows: bool  # whether the test rows are the training rows
     num_drawn_rows: int | None
@@ -214,16 +213,8 @@ class Entry(EntryScores):
 
     @property
     def train_rows(self) -> float:
-        """Number of training and validation rows, as a claim counts them.
-
-        A claim is no more precise than with as many test rows as training rows. It
-        knows no such limit for a cross-validation, whose rows are all learned from in
-        turn: infinite.
-        """
-        if self.folds > 1:
-            return math.inf
-        groups = self.default_score.scored.groups
-        return count_train_rows(self.runs, groups, self.grouped_by)
+        """Number of training and validation rows, see ``Scored.train_rows``."""
+        return self.default_score.scored.train_rows
 
     @property
     def has_unsure_choice(self) -> bool:

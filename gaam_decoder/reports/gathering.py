@@ -5,8 +5,9 @@ cross-validations), N test rows.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +19,23 @@ from gaam_cache.store.files import digest_of
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.class_order import class_places
-from gaam_decoder.reports.entries import BY_FOLD, Entry, is_unsure, split_seed_of
+from gaam_decoder.reports.entries import (
+    BY_FOLD,
+    Entry,
+    EntryScores,
+    MeasuredScore,
+    is_unsure,
+    split_seed_of,
+)
 from gaam_decoder.reports.groups import TableGroups, table_groups
-from gaam_decoder.reports.scoring import PartRuns, RunsByPart, score_entry, score_of
+from gaam_decoder.reports.scoring import (
+    PartRuns,
+    RunsByPart,
+    measure,
+    score_entry,
+    score_of,
+)
+from gaam_decoder.runs.groups import count_train_rows
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import (
     TUNED_SETTINGS,
@@ -506,12 +521,16 @@ def _make_entry(
     scores = score_entry(
         runs_by_part, sorted(seeds), num_repeats, score, temperature, groups
     )
-    simulated_choices = _simulate_tunings(
+    simulate = partial(
+        _simulate_tunings,
         tuned_parts,
         tuning_of_parts,
-        score,
-        groups.relations,
+        grouped_by=groups.relations,
         fit_temperature=scores.temperatures is not None,
+    )
+    simulated_choices = simulate(score)
+    scores = _with_training_variance(
+        scores, simulated_choices, simulate, _train_rows(counted_runs, groups)
     )
     late_seeds = _late_seeds(counted_runs, scores.finished)
     return Entry(
@@ -529,7 +548,6 @@ def _make_entry(
         seeds=tuple(sorted(seeds)),
         seconds=_seconds(run_by_seed_of_parts, seeds),
         failed=_failed_seeds(run_by_seed_of_parts, seeds),
-        fitted_at_once=bool(first_run.fit),
         on_training_rows=first_run.recipe.on_training_rows,
         num_drawn_rows=_fewest_drawn(counted_runs),
         seeds_still_learning=late_seeds,
@@ -542,6 +560,58 @@ def _make_entry(
         # an entry has every field of its scores
         **vars(scores),
     )
+
+
+def _with_training_variance(
+    scores: EntryScores,
+    choices_by_compared: Sequence[SimulatedChoices],
+    simulate: Callable[[Score], Sequence[SimulatedChoices]],
+    train_rows: float,
+) -> EntryScores:
+    """The scores, with intervals that include the variance from tuning and training.
+
+    Args:
+        scores: of the entry.
+        choices_by_compared: what each tuning would choose on other validation rows,
+            with its compared scores.
+        simulate: gives them with another score.
+        train_rows: number of training rows, see ``Scored``.
+    """
+    compared = scores.compared_score
+    default = scores.default_score
+    choices_by_default = choices_by_compared
+    if type(default.score) is not type(compared.score):
+        choices_by_default = simulate(default.score)
+    # a score is a mean over P parts, and in each part validation chose the settings
+    num_parts = scores.score_SP.shape[1]
+
+    def measured_again(
+        measured: MeasuredScore, choices: Sequence[SimulatedChoices]
+    ) -> MeasuredScore:
+        scored = replace(
+            measured.scored,
+            tuning_variance=sum(part.variance for part in choices) / num_parts**2,
+            train_rows=train_rows,
+        )
+        return measure(measured.score, scored, scores.fitted_at_once)
+
+    return replace(
+        scores,
+        default_score=measured_again(default, choices_by_default),
+        compared_score=measured_again(compared, choices_by_compared),
+    )
+
+
+def _train_rows(runs: Sequence[RunResult], groups: TableGroups) -> float:
+    """Number of training and validation rows, as a claim or an interval counts them.
+
+    Neither is more precise than with as many test rows as training rows. There is no
+    such limit for a cross-validation, whose rows are all learned from in turn: it is
+    infinite.
+    """
+    if runs[0].recipe.fold:
+        return math.inf
+    return count_train_rows(runs, groups.row_groups, groups.relations)
 
 
 def _late_seeds(runs: Sequence[RunResult], finished: Sequence[int]) -> tuple[int, ...]:

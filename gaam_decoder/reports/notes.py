@@ -573,9 +573,13 @@ def _expected_validation_rows(entry: Entry) -> float:
 
 
 def _few_training_rows(table: Table) -> str | None:
-    """A note where training rows, not test rows, limit the precision of differences."""
+    """A note where training rows, not test rows, limit the precision of intervals."""
     fewest_train_rows = min(
-        (compared.entry.train_rows for compared in table.compared_entries),
+        (
+            entry.train_rows
+            for entry in table.shown_entries
+            if entry.compared_score.seeds_rows_interval
+        ),
         default=math.inf,
     )
     if fewest_train_rows >= table.num_test_rows:
@@ -586,7 +590,7 @@ def _few_training_rows(table: Table) -> str | None:
     num_training_units = fewest_train_rows * num_test_units / table.num_test_rows
     units = table.unit_noun
     return (
-        f"in differences, test {units} count as no more than training "
+        f"in intervals, test {units} count as no more than training "
         f"{units} ({num_training_units:,.0f} at least): which training {units} were "
         "drawn matters as much (--folds 5 tests on all)"
     )

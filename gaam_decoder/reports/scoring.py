@@ -111,9 +111,10 @@ def score_entry(
     return EntryScores(
         task=task,
         finished=predictions.finished,
+        fitted_at_once=is_fitted,
         contribution_SN=contribution_SN,
-        default_score=_measure(default.score, default_score, is_fitted),
-        compared_score=_measure(score, compared_score, is_fitted),
+        default_score=measure(default.score, default_score, is_fitted),
+        compared_score=measure(score, compared_score, is_fitted),
         score_SP=seed_scores.score_SP(num_parts=len(runs_by_part)),
         values_by_score=seed_scores.value_S_by_score(),
         confusion=classes.confusion,
@@ -208,7 +209,7 @@ def _vote_accuracy(predictions: "_Predictions") -> float | None:
     return float((vote_N == predictions.label_N).mean())
 
 
-def _measure(score: Score, scored: Scored, is_fitted: bool) -> MeasuredScore:
+def measure(score: Score, scored: Scored, is_fitted: bool) -> MeasuredScore:
     """Mean, standard deviation and intervals of a score.
 
     Args:

@@ -505,7 +505,7 @@ def _test_of_hits(
 def _design_effect(difference_N: NDArray[np.float64], groups: RowGroups) -> float:
     """Variance of the sum of all rows, as a multiple of that of independent rows.
 
-    It is at least 1, and estimated from the totals of groups.
+    It is estimated from the totals of groups, with a lower limit.
     """
     num_rows = len(difference_N)
     effect_on_sum_G = num_rows * groups.effects_on_mean(difference_N[None])[0]
@@ -513,7 +513,8 @@ def _design_effect(difference_N: NDArray[np.float64], groups: RowGroups) -> floa
     variance_of_rows = num_rows * float(np.var(difference_N))
     # The variance of one more row that differs, 1, is added to both: where no row
     # differs, their ratio would be unknown.
-    return max(1.0, (variance_of_groups + 1) / (variance_of_rows + 1))
+    measured = (variance_of_groups + 1) / (variance_of_rows + 1)
+    return max(groups.least_design_effect, measured)
 
 
 def _lead(difference_U: NDArray[np.float64]) -> Lead:

@@ -293,12 +293,38 @@ def _crossed_groups(value_SN: Values, groups: RowGroups) -> Crossed:
     )
 
 
+def with_training_variance(
+    interval: tuple[float, float], anova: Crossed, p: float
+) -> tuple[float, float]:
+    """An interval over seeds and rows, widened by the variance of tuning and training.
+
+    The squared distances of an end from the mean are added.
+
+    Args:
+        interval: of the mean of ``anova``, without these variances.
+        anova: has them.
+        p: one-sided level of the interval.
+
+    Source: Zou and Donner 2008, "Construction of confidence limits about effect
+        measures: a general approach".
+    """
+    variance = anova.tuning_variance + anova.variance_from_training
+    distance = abs(float(ndtri(p))) * math.sqrt(variance)
+    low, high = interval
+    return (
+        anova.mean - math.hypot(anova.mean - low, distance),
+        anova.mean + math.hypot(high - anova.mean, distance),
+    )
+
+
 def two_level_interval(
     right_SN: Values,
     *,
     level: float = 0.95,
     without_seeds: bool = False,
     groups: RowGroups | None = None,
+    tuning_variance: float = 0.0,
+    train_rows: float = math.inf,
 ) -> tuple[float, float] | None:
     """Interval of an accuracy over seeds and test rows.
 
@@ -316,6 +342,9 @@ def two_level_interval(
         level: of confidence.
         without_seeds: for a decoder without a seed: only the rows vary.
         groups: rows that belong together, as units; no interval for fewer than two.
+        tuning_variance: variance of the accuracy from tuning on validation rows.
+        train_rows: number of training rows; where there are more test rows, the
+            variance is that of as many test rows as training rows.
 
     Source: Wilson 1927; the effective number of rows: Korn and Graubard 1998,
         "Confidence intervals for proportions with small expected number of positive
@@ -331,11 +360,14 @@ def two_level_interval(
     accuracy = anova.mean
     tail_probability = 1 - (1 + level) / 2
 
-    # at most N rows: a small sample may lack the rows that vary most
+    # At most N rows: a small sample may lack the rows that vary most. Rows of groups
+    # are fewer independent rows, even where the sample does not show it.
     variance_of_one_row = accuracy * (1 - accuracy)
     effective_rows: float = num_rows
+    if groups is not None:
+        effective_rows = num_rows / groups.least_design_effect
     if anova.variance > 0 and variance_of_one_row:
-        effective_rows = min(num_rows, variance_of_one_row / anova.variance)
+        effective_rows = min(effective_rows, variance_of_one_row / anova.variance)
 
     # half the width of an interval of the mean, in standard errors
     if anova.variance > 0:
@@ -350,4 +382,8 @@ def two_level_interval(
     middle = (accuracy + shrinkage / 2) / (1 + shrinkage)
     variance = variance_of_one_row / effective_rows + shrinkage / (4 * effective_rows)
     half_width = quantile / (1 + shrinkage) * math.sqrt(variance)
-    return max(0.0, middle - half_width), min(1.0, middle + half_width)
+    anova = anova._replace(tuning_variance=tuning_variance, train_rows=train_rows)
+    low, high = with_training_variance(
+        (middle - half_width, middle + half_width), anova, tail_probability
+    )
+    return max(0.0, low), min(1.0, high)

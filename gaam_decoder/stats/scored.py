@@ -13,7 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder.stats.claims import Claim, claim, reason_of_few_groups
-from gaam_decoder.stats.crossed import Crossed, crossed, two_level_interval
+from gaam_decoder.stats.crossed import (
+    Crossed,
+    crossed,
+    two_level_interval,
+    with_training_variance,
+)
 from gaam_decoder.stats.groups import RowGroups
 from gaam_decoder.stats.mean_test import ALPHA, MeanTest
 from gaam_decoder.stats.paired import NO_CLAIM, compare_on_these_rows
@@ -21,10 +26,10 @@ from gaam_decoder.stats.scores.base import Score, SeedScore
 
 Floats = NDArray[np.float64]
 UNSEEN_FACTOR = 3.33
-"""The variance from unseen rows, divided by ``Scored.unseen_change_squared``. With it,
-the one-sided 95% limit of an event without cases in N rows is ``3 / N``, as the rule of
-three has it: 3.33 is the square of ``-ln 0.05 = 3.00`` over the square of 1.645, the
-normal quantile."""
+"""The variance from unseen rows, divided by the square of ``Scored.unseen_change``.
+With it, the one-sided 95% limit of an event without cases in N rows is ``3 / N``, as
+the rule of three has it: 3.33 is the square of ``-ln 0.05 = 3.00`` over the square of
+1.645, the normal quantile."""
 SKEWED = 25
 """Rows per squared skewness; with fewer, the limits of a mean hold less often than
 their level. Source: Cochran 1977, "Sampling techniques", section 2.15."""
@@ -37,9 +42,9 @@ class Scored:
     values: Floats
     by_row: NDArray[np.bool_] | Floats | None
     """The mean over the rows is the value; None if the score is no mean of rows."""
-    unseen_change_squared: float = 0.0
-    """The largest of ``SeedScore.unseen_change_squared`` of the seeds: for rare rows
-    that the test rows may lack."""
+    unseen_change: float = 0.0
+    """The largest of ``SeedScore.unseen_change`` of the seeds: for rare rows that the
+    test rows may lack."""
     no_claim_reason: str = ""  # why the score allows no claim; empty: it does
     tuning_variance: float = 0.0
     """Variance from tuning on validation rows, see ``simulate_choices``."""
@@ -62,12 +67,12 @@ class Scored:
             no_claim_reason: why the score allows no claim; empty: it does.
             groups: rows that belong together; None: every row is a unit.
         """
-        unseen_changes = [score.unseen_change_squared for score in seed_scores]
+        unseen_changes = [score.unseen_change for score in seed_scores]
         return cls(
             values=np.array([score.value for score in seed_scores]),
             by_row=by_row_SN,
             # all seeds lack the same rows: the largest change counts
-            unseen_change_squared=max(unseen_changes, default=0.0),
+            unseen_change=max(unseen_changes, default=0.0),
             no_claim_reason=no_claim_reason,
             groups=groups,
         )
@@ -171,14 +176,27 @@ def _test_of_contributions(
         tuning_variance=_tuning_variance(mechanism, baseline),
     )
     # both lack the same rows: the larger change counts
-    unseen_change_squared = max(
-        mechanism.unseen_change_squared, baseline.unseen_change_squared
-    )
+    unseen_change = max(mechanism.unseen_change, baseline.unseen_change)
     return MeanTest(
         anova=anova,
-        variance_from_unseen_rows=UNSEEN_FACTOR * unseen_change_squared,
+        variance_from_unseen_rows=_variance_from_unseen_rows(
+            unseen_change, mechanism.groups
+        ),
         largest_difference=score.largest_difference,
     )
+
+
+def _variance_from_unseen_rows(unseen_change: float, groups: RowGroups | None) -> float:
+    """Variance of a score from rare rows, or groups of them, that the test rows lack.
+
+    Args:
+        unseen_change: the largest change of the score by one more row.
+        groups: rows that belong together; None: every row is a unit.
+    """
+    if groups is not None:
+        # so many rows of a group count as one independent row
+        unseen_change = unseen_change * groups.least_design_effect
+    return UNSEEN_FACTOR * unseen_change**2
 
 
 def _tuning_variance(mechanism: Scored, baseline: Scored) -> float:
@@ -232,6 +250,8 @@ def interval_by_score(
 ) -> tuple[float, float] | None:
     """95% interval of a score over seeds and test rows.
 
+    It includes the variance from tuning, and that of few training rows.
+
     Args:
         score: of the values.
         scored: scores of a mechanism or decoder.
@@ -247,7 +267,13 @@ def interval_by_score(
     if by_row_SN is None or scored.no_claim_reason:
         return None
     if score.is_share_of_hits:
-        return two_level_interval(by_row_SN, without_seeds=without_seeds, groups=groups)
+        return two_level_interval(
+            by_row_SN,
+            without_seeds=without_seeds,
+            groups=groups,
+            tuning_variance=scored.tuning_variance,
+            train_rows=scored.train_rows,
+        )
     num_seeds, num_rows = by_row_SN.shape
     num_units = num_rows if groups is None else len(groups)
     fewest_seeds = 1 if without_seeds else 2
@@ -258,12 +284,17 @@ def interval_by_score(
         return None
 
     anova = crossed(by_row_SN, groups)
-    variance_from_unseen_rows = UNSEEN_FACTOR * scored.unseen_change_squared
-    half_width = anova.critical_distance(ALPHA / 2, variance_from_unseen_rows)
+    half_width = anova.critical_distance(
+        ALPHA / 2, _variance_from_unseen_rows(scored.unseen_change, groups)
+    )
     half_width *= _widening(by_row_SN, anova, groups)
-    low = max(score.lowest, anova.mean - half_width)
-    high = min(score.highest, anova.mean + half_width)
-    return low, high
+    anova = anova._replace(
+        tuning_variance=scored.tuning_variance, train_rows=scored.train_rows
+    )
+    low, high = with_training_variance(
+        (anova.mean - half_width, anova.mean + half_width), anova, ALPHA / 2
+    )
+    return max(score.lowest, low), min(score.highest, high)
 
 
 def _widening(

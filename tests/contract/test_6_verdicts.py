@@ -136,7 +136,7 @@ class Counts:
 def row_effects(name: str, logits: Floats, label: NDArray[Any]) -> tuple[Floats, float]:
     """What every row adds: the derivative of the weighted score in its weight.
 
-    And the squares of what one more row can change at most, summed over kinds of rows.
+    And the square of what one more row, right in place of wrong, can change at most.
     """
     n = len(label)
     w = torch.ones(n, dtype=torch.float64, requires_grad=True)
@@ -147,21 +147,22 @@ def row_effects(name: str, logits: Floats, label: NDArray[Any]) -> tuple[Floats,
     if name == "macro-f1":
         f1 = 2 * counts.hits / counts.either
         value = f1.mean()
-        most = torch.stack([2 - f1, f1]) / (C * counts.either)
+        most = ((2 - f1) / counts.either).max() + (f1 / counts.either).max()
+        most = most / C
     elif name == "balanced-accuracy":
         value = (counts.hits / counts.own).mean()
-        most = 1 / (C * counts.own)
+        most = 1 / (C * counts.own.min())
     elif name == "auroc":
         above = [(1 + (s[:, None] - s).sign()) / 2 for s in torch.logit(p).T]
         areas = [(w * y[:, c]) @ above[c] @ (w * (1 - y[:, c])) for c in range(C)]
         value = (torch.stack(areas) / counts.own / counts.rest).mean()
-        most = torch.cat([1 / counts.own, 1 / counts.rest]) / C
+        most = (1 / counts.own.min() + 1 / counts.rest.min()) / C
     else:
         row_scores, largest = additive_score(name, p, y, z)
         value = w @ row_scores / w.sum()
         most = torch.tensor(largest / n)
     (change,) = torch.autograd.grad(value, w)
-    return value.item() + n * change.numpy(), (most.detach() ** 2).sum().item()
+    return value.item() + n * change.numpy(), most.detach().item() ** 2
 
 
 def additive_score(

@@ -34,21 +34,21 @@ class Auroc(Score):
         The value is the mean of the contributions of all rows.
         """
         by_row_of_folds = []
-        unseen_change_squared = 0.0
+        largest_change = 0.0
         for rows in answers.rows_of_folds:
             fold = _score_fold(answers.log_odds_NC[rows], answers.labels[rows])
             if fold is None:
                 return None
             by_row_of_folds.append(fold.by_row_N)
-            # a row that the test rows lack would be tested in every repeat
+            # a row that the test rows lack would be in one fold of every repeat
             share_of_fold = len(fold.by_row_N) / answers.num_rows
             weight = share_of_fold * answers.tests_per_row
-            unseen_change_squared += fold.unseen_change_squared * weight**2
+            largest_change = max(largest_change, weight * fold.unseen_change)
         by_row_N = np.concatenate(by_row_of_folds)
         return SeedScore(
             value=float(by_row_N.mean()),
             by_row=by_row_N,
-            unseen_change_squared=unseen_change_squared,
+            unseen_change=largest_change,
         )
 
 
@@ -66,8 +66,8 @@ class _FoldScore(NamedTuple):
 
     by_row_N: Floats
     """A number for every row, whose mean is the AUROC."""
-    unseen_change_squared: float
-    """Square of the change of the AUROC by rows that the test rows lack."""
+    unseen_change: float
+    """Largest change of the AUROC by a row that the test rows lack."""
 
 
 def _score_fold(odds_NC: Floats, label_N: NDArray[np.int64]) -> _FoldScore | None:
@@ -84,7 +84,8 @@ def _score_fold(odds_NC: Floats, label_N: NDArray[np.int64]) -> _FoldScore | Non
     auroc = 0.0
     # by how much every row moves the AUROC; the sum is 0
     change_N = np.zeros(len(label_N))
-    unseen_change_squared = 0.0
+    largest_weight_own = 0.0
+    largest_weight_rest = 0.0
     for positive_class in classes:
         # rank the rows of the class among those of the rest, and the reverse
         is_own_N = label_N == positive_class
@@ -101,11 +102,13 @@ def _score_fold(odds_NC: Floats, label_N: NDArray[np.int64]) -> _FoldScore | Non
         auroc += area / len(classes)
         change_N[is_own_N] += weight_own * (share_below_own - area)
         change_N[~is_own_N] += weight_rest * (share_above_rest - area)
-        # The test rows may lack a row of a rare kind in the class, and another in the
-        # rest. A share is from 0 to 1, so each changes the AUROC by at most its weight.
-        unseen_change_squared += weight_own**2 + weight_rest**2
+        largest_weight_own = max(largest_weight_own, weight_own)
+        largest_weight_rest = max(largest_weight_rest, weight_rest)
     return _FoldScore(
         # the mean over the rows divides by their number again
         by_row_N=auroc + len(label_N) * change_N,
-        unseen_change_squared=unseen_change_squared,
+        # The test rows may lack a row that is taken for another class. It is behind all
+        # others of its class then, and ahead of all of the other class. A share is from
+        # 0 to 1: each of the two changes the AUROC by at most its weight.
+        unseen_change=largest_weight_own + largest_weight_rest,
     )

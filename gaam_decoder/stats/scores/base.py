@@ -66,6 +66,16 @@ class Answers:
         return has_label_NK
 
     @cached_property
+    def most_labels_wrong(self) -> int:
+        """How many answers can be wrong for a row: those it has, and as many others.
+
+        It is judged by the row with the most labels, at most all labels, at least one.
+        """
+        most_labels = int(self.labels.sum(1).max())
+        num_labels: int = self.labels.shape[1]
+        return min(num_labels, max(1, 2 * most_labels))
+
+    @cached_property
     def p_NK(self) -> Floats:
         """Probabilities of labels, by the sigmoid of their logits."""
         p_NK: Floats = expit(self.logits.astype(np.float64))
@@ -150,14 +160,13 @@ class SeedScore:
     """The contribution of every row, (N,): their mean is the value. For a score that is
     no mean of rows, value + influence of the row (see ``score_with_influences``). None
     if no test over rows is known to hold for such contributions."""
-    unseen_change_squared: float = 0.0
-    """For rare rows that the test rows may lack: the largest change of the value by one
-    more row, squared, and summed over the kinds of rows. Times ``UNSEEN_FACTOR`` it is
-    a variance of the value."""
+    unseen_change: float = 0.0
+    """For rare rows that the test rows may lack: the largest change of the value if one
+    more row is right or wrong. ``UNSEEN_FACTOR`` times its square is a variance."""
 
 
 def score_with_influences(
-    answers: Answers, value: float, influence_N: Floats, largest_influences: Floats
+    answers: Answers, value: float, influence_N: Floats, largest_influence: float
 ) -> SeedScore:
     """The result for a score that is a smooth function of means over rows, such as F1.
 
@@ -170,17 +179,15 @@ def score_with_influences(
         answers: of one seed.
         value: the score.
         influence_N: influence of every row; the mean over the rows is 0.
-        largest_influences: absolute value of the largest influence that a row of each
-            kind can have, (number of kinds,). Kinds are, for example, rows that raise
-            and rows that lower the score.
+        largest_influence: how far the influences of one row can lie apart, as its
+            prediction is right or wrong.
     """
     # with repeated folds the answers have every test row several times
     weight_of_test_row = answers.tests_per_row / answers.num_rows
-    largest_changes = weight_of_test_row * largest_influences
     return SeedScore(
         value=value,
         by_row=value + influence_N,
-        unseen_change_squared=float(np.sum(largest_changes**2)),
+        unseen_change=weight_of_test_row * largest_influence,
     )
 
 
@@ -196,9 +203,11 @@ def score_of_confusion_matrix(
             (first axis) and its predicted class (second).
     """
     influence_N = influence_CC[answers.labels, answers.predicted_N]
-    # the rows of a class are a kind, whatever is predicted for them
-    largest_C = np.abs(influence_CC).max(1)[answers.count_C > 0]
-    return score_with_influences(answers, value, influence_N, largest_C)
+    # how far the predictions for a row of each class lie apart
+    range_C = influence_CC.max(1) - influence_CC.min(1)
+    return score_with_influences(
+        answers, value, influence_N, float(range_C[answers.count_C > 0].max())
+    )
 
 
 def mean_over_folds(

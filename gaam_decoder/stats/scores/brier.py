@@ -37,5 +37,5 @@ class Brier(Score):
         return SeedScore(
             value=float(score_N.mean()),
             by_row=score_N,
-            unseen_change_squared=largest_change**2,
+            unseen_change=largest_change,
         )

@@ -22,5 +22,5 @@ class Hamming(Score):
         return SeedScore(
             value=float(wrong_N.mean()),
             by_row=wrong_N,
-            unseen_change_squared=largest_change**2,
+            unseen_change=largest_change,
         )

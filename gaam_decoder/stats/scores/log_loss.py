@@ -29,15 +29,19 @@ class LogLoss(Score):
             # the loss is softplus(-z) of a label that the row has, else softplus(z)
             sign_NK = np.where(answers.labels, -1.0, 1.0)
             loss_N = np.logaddexp(0.0, sign_NK * answers.logits).mean(1)
+            num_averaged = answers.labels.shape[1]
         else:
             loss_N = -answers.log_p_NC[np.arange(answers.num_rows), answers.labels]
+            num_averaged = 1
         # The test rows may lack a row with a large loss: one as large as their largest,
-        # and at least log N, because N rows may lack an event of probability 1 / N.
+        # and at least log N for one of its labels, because N rows may lack an event of
+        # probability 1 / N.
         num_distinct_rows = answers.num_rows / answers.tests_per_row
-        largest_loss = max(float(loss_N.max()), math.log(num_distinct_rows))
+        least_loss = math.log(num_distinct_rows) / num_averaged
+        largest_loss = max(float(loss_N.max()), least_loss)
         largest_change = largest_loss / num_distinct_rows
         return SeedScore(
             value=float(loss_N.mean()),
             by_row=loss_N,
-            unseen_change_squared=largest_change**2,
+            unseen_change=largest_change,
         )

@@ -52,15 +52,14 @@ class MacroF1(Score):
         rise_N = 2 * weight_C[label_N] * right_N
         change_N = rise_N - fall_C[label_N] - fall_C[predicted_N]
 
-        # The test rows may lack two kinds of rows of every class: a hit, which raises
-        # the mean by less than this, and a row that only has or only gets the class.
-        rise_by_hit_C = (2 - f1_C) * weight_C
-        largest_changes = np.stack([rise_by_hit_C, fall_C])[:, occurs_C]
-        largest_changes = answers.tests_per_row * largest_changes
+        # The test rows may lack a row. A hit in place of a miss raises F1 of its class,
+        # and that of the class for which it would be taken.
+        rise_of_own_C = (2 - f1_C) * weight_C
+        largest_change = float(rise_of_own_C[occurs_C].max() + fall_C[occurs_C].max())
         return SeedScore(
             value=value,
             by_row=value + answers.num_rows * change_N,
-            unseen_change_squared=float(np.sum(largest_changes**2)),
+            unseen_change=answers.tests_per_row * largest_change,
         )
 
     def why_no_claim(self, answers: Answers) -> str:
@@ -102,13 +101,13 @@ def _macro_f1_of_label_sets(answers: Answers) -> SeedScore | None:
     weight_C = 1 / (len(f1_C) * denominator_C)
     influence_N = (weight_C * (2 * hit_NC - f1_C * has_plus_gets_NC)).sum(1)
 
-    # The test rows may lack two kinds of rows of every label: a hit, whose influence is
-    # less than this, and a row that only has or only gets the label.
-    influence_of_hit_C = (2 - f1_C) * weight_C
-    influence_of_miss_C = f1_C * weight_C
+    # The test rows may lack a row. A hit in place of a miss raises F1 of a label by up
+    # to this; as many labels as a row can have right or wrong change together.
+    rise_C = np.sort((2 - f1_C) * weight_C)[::-1]
+    num_changed = answers.most_labels_wrong
     return score_with_influences(
         answers,
         value=float(f1_C.mean()),
         influence_N=influence_N,
-        largest_influences=np.stack([influence_of_hit_C, influence_of_miss_C]),
+        largest_influence=float(rise_C[:num_changed].sum()),
     )

@@ -30,5 +30,5 @@ class Mae(Score):
         return SeedScore(
             value=float(error_N.mean()),
             by_row=error_N,
-            unseen_change_squared=largest_change**2,
+            unseen_change=largest_change,
         )

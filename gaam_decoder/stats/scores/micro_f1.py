@@ -37,19 +37,15 @@ class MicroF1(Score):
         if num_labels_and_predictions == 0:
             return SeedScore(value=value, by_row=np.zeros(answers.num_rows))
 
-        # The test rows may lack a row that raises F1 as much as any, or at least as one
-        # hit does (2 hits - F1 (1 label + 1 prediction)); and one that lowers F1 as
-        # much as any, or at least as one wrong prediction does.
+        # The test rows may lack a row. A label that is right in place of wrong raises
+        # F1 by up to this; as many as a row can have right or wrong do so together.
         mean_per_row = num_labels_and_predictions / answers.num_rows
-        rise_by_one_hit = (2 - 2 * value) / mean_per_row
-        fall_by_one_error = value / mean_per_row
-        largest_rise = max(float(influence_N.max()), rise_by_one_hit)
-        largest_fall = max(-float(influence_N.min()), fall_by_one_error)
+        change_of_label = (2 - value) / mean_per_row
         return score_with_influences(
             answers,
             value,
             influence_N,
-            largest_influences=np.array([largest_rise, largest_fall]),
+            largest_influence=answers.most_labels_wrong * change_of_label,
         )
 
     def why_no_claim(self, answers: Answers) -> str:

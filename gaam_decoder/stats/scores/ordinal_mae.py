@@ -30,5 +30,5 @@ class OrdinalMae(Score):
         return SeedScore(
             value=float(distance_N.mean()),
             by_row=distance_N,
-            unseen_change_squared=largest_change**2,
+            unseen_change=largest_change,
         )

@@ -40,13 +40,8 @@ class R2(Score):
         # contribution of a row = value + influence of the row
         influence_N = task.row_contributions(answers.logits, answers.labels) - value
         # an error has no bound: the test rows may lack a row as bad as their worst
-        largest_influence = np.abs(influence_N).max()
-        return score_with_influences(
-            answers,
-            value,
-            influence_N,
-            largest_influences=np.array([largest_influence]),
-        )
+        largest_influence = float(np.abs(influence_N).max())
+        return score_with_influences(answers, value, influence_N, largest_influence)
 
     def why_no_claim(self, answers: Answers) -> str:
         """A reason where a number does not vary: one other row makes R2 jump."""

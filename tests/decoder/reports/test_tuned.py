@@ -395,8 +395,13 @@ def test_the_variance_of_tuning_is_that_of_the_scores_in_the_table(
     """A temperature makes the log loss of both candidates the same."""
     runs = candidates_that_differ_in_temperature(monkeypatch)
     [table] = build_tables(runs, score="log-loss", temperature=temperature)
-    [choices] = table.entries[0].simulated_choices
+    [entry] = table.entries
+    [choices] = entry.simulated_choices
     assert (choices.variance > 1e-6) == differ
+    # intervals of the score and of differences include it
+    assert entry.compared_score.scored.tuning_variance == choices.variance
+    # so many training rows limit both
+    assert entry.train_rows == runs[0].cache.rows[runs[0].recipe.train_split]
 
 
 def test_the_variance_of_tuning_is_around_the_candidate_that_the_loss_chose(

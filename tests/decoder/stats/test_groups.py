@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from gaam_cache.common import plugins
 from gaam_decoder import stats
@@ -121,7 +122,7 @@ def all_numbers(case: Case, groups: Any) -> list[float]:
         return Scored(
             values=loss_SN.mean(1),
             by_row=loss_SN,
-            unseen_change_squared=1e-6,
+            unseen_change=1e-3,
             groups=units,
         )
 
@@ -380,6 +381,27 @@ def test_every_score_is_compared_over_groups() -> None:
     low, high = interval
     means = crossed(first_SN.reshape(6, 12, 10).mean(2))
     assert (high - low) / 2 == pytest.approx(means.critical_distance(0.025), rel=0.01)
+
+
+@pytest.mark.parametrize("size", [1, 10, 100], ids="groups of {}".format)
+def test_rows_of_a_group_that_are_all_right_are_no_independent_rows(size: int) -> None:
+    """What 1,000 rows say that all are right, 10 groups of 100 do not say."""
+    hit_SN = np.ones((6, 1000), bool)
+    groups = stats.row_groups(np.repeat(np.arange(1000 // size), size))
+    claim = stats.claim(hit_SN, hit_SN, margin=0.004, groups=groups)
+    assert (claim.verdict == "equivalent") == (size == 1)
+    interval = stats.two_level_interval(hit_SN, groups=groups)
+    assert interval is not None
+    independent_rows = 1000 / (1 + 0.05 * (size - 1))
+    quantile = -stdtrit(1000 // size - 1, 0.025)
+    assert interval[0] == pytest.approx(1 / (1 + quantile**2 / independent_rows))
+
+    wrong_SN = (~hit_SN).astype(float)
+    scored = Scored(
+        values=wrong_SN.mean(1), by_row=wrong_SN, unseen_change=1e-3, groups=groups
+    )
+    claim = claim_by_score(brier(), scored, scored, margin=0.004)
+    assert (claim.verdict == "equivalent") == (size == 1)
 
 
 def test_fewer_than_six_groups_allow_no_claim_of_a_score() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -319,6 +320,54 @@ def test_0_is_outside_the_interval_exactly_where_p_is_small(
     assert claim.interval is not None
     low, high = claim.interval
     assert (not low <= 0 <= high) == (claim.p < stats.ALPHA)
+
+
+BOUNDED = [name for name in CLAIMING if name not in ("accuracy", "top-5", "log-loss")]
+"""Scores, but shares of hits, of which one more row can change so much and no more."""
+
+
+@pytest.mark.parametrize("sizes", [(2, 40), (3, 200), (12, 300)], ids=str)
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_row_changes_a_score_by_no_more_than_an_unseen_one_may(
+    name: str, sizes: tuple[int, int]
+) -> None:
+    """Of every class, a row that is right in place of one taken for each other."""
+    num_classes, num_rows = sizes
+    rows = rows_of(num_classes, num_rows)
+    score = score_named(name)
+    one_seed = score.seed_score(Answers(rows.logits, rows.labels))
+    assert one_seed is not None
+    sure = 1e4 * np.eye(num_classes, dtype=np.float32)
+    changes = []
+    for label in range(num_classes):
+        labels = np.append(rows.labels, label)
+        values = [
+            score.value(Answers(np.append(rows.logits, answer[None], 0), labels))
+            for answer in sure
+        ]
+        changes.append(np.ptp([value for value in values if value is not None]))
+    # a first order, in the weight of the row
+    assert 0 < max(changes) < 1.05 * one_seed.unseen_change
+
+
+@pytest.mark.parametrize("name", CLAIMING)
+def test_an_interval_includes_tuning_and_few_training_rows(name: str) -> None:
+    score = score_named(name)
+    weak, _ = weak_and_strong(name, num_rows=300)
+    wide = [
+        weak,
+        replace(weak, tuning_variance=1e-4),
+        replace(weak, train_rows=100),
+        replace(weak, tuning_variance=1e-4, train_rows=100),
+    ]
+    intervals = [interval_by_score(score, scored) for scored in wide]
+    widths = [np.ptp(interval) for interval in intervals if interval is not None]
+    assert len(widths) == 4
+    assert widths[0] < widths[1]
+    assert widths[2] < widths[3]
+    # of these two the rows vary no more than seeds do
+    is_flat = name in ("auroc", "top-5")
+    assert widths[0] == widths[2] if is_flat else widths[0] < widths[2]
 
 
 @pytest.mark.parametrize("num_rows", [2, 50, 20_000])

@@ -239,6 +239,48 @@ def test_what_is_better_is_called_better_whichever_way_the_score_points(
     assert same.verdict == "undecided", "few rows that agree do not show that all would"
 
 
+LABEL_SCORES = ["micro-f1", "macro-f1", "hamming", "brier"]
+
+
+@pytest.mark.parametrize("name", LABEL_SCORES)
+def test_a_row_changes_a_score_of_label_sets_by_no_more_than_an_unseen_one_may(
+    name: str,
+) -> None:
+    """A row whose answers are all right, in place of all wrong."""
+    outputs, labels = examples("multi-label", rows=200)
+    score = SCORES["multi-label"][name]
+    one_seed = score.seed_score(Answers(outputs, labels))
+    assert one_seed is not None
+    changes = []
+    for row in itertools.product([False, True], repeat=3):
+        label_13 = np.array([row])
+        more_labels = np.append(labels, label_13, 0)
+        right_13 = np.where(label_13, 99, -99).astype(np.float32)
+        values = [
+            score.value(Answers(np.append(outputs, answer_13, 0), more_labels))
+            for answer_13 in (right_13, -right_13)
+        ]
+        changes.append(np.ptp([value for value in values if value is not None]))
+    assert 0 < max(changes) < 1.05 * one_seed.unseen_change
+
+
+@pytest.mark.parametrize("num_labels", [3, 30])
+def test_a_log_loss_of_many_labels_has_an_interval_of_their_mean(
+    num_labels: int,
+) -> None:
+    """The loss that a row may lack is that of one label, not of all."""
+    generator = np.random.default_rng(num_labels)
+    labels = generator.random((300, num_labels)) < 0.3
+    outputs = np.where(labels, 2, -2) + generator.normal(size=labels.shape)
+    score = SCORES["multi-label"]["log-loss"]
+    one_seed = score.seed_score(Answers(outputs, labels))
+    assert one_seed is not None
+    largest = np.log(300) / num_labels
+    assert isinstance(one_seed.by_row, np.ndarray)
+    largest = max(largest, one_seed.by_row.max())
+    assert one_seed.unseen_change == pytest.approx(largest / 300)
+
+
 def test_a_score_below_0_has_an_interval_below_0() -> None:
     generator = np.random.default_rng(0)
     target = generator.normal(size=(300, 1))
