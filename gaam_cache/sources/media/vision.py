@@ -39,6 +39,22 @@ ALPHA_MODES = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 PHOTOMETRY = 262
 """The tag of TIFF that says which value is white."""
 ZERO_IS_WHITE = 0
+BITS_PER_SAMPLE = 258
+"""The tag of TIFF for the bits of each value of a pixel."""
+COMPRESSION = 259
+"""The tag of TIFF for the way in which it is compressed."""
+UNCOMPRESSED = 1
+FILL_ORDER = 266
+"""The tag of TIFF that says which bit of a byte comes first."""
+HIGHEST_BIT_FIRST = 1
+PLANES = 284
+"""The tag of TIFF that says whether each colour is stored by itself."""
+SEPARATE_PLANES = 2
+PHOTOMETRY_OF_PLANES = (1, 2, 3, 5)
+"""Looks that Pillow knows in separate planes: grey, RGB, palette and CMYK."""
+SAMPLE_FORMAT = 339
+"""The tag of TIFF for the type of each value of a pixel."""
+UNSIGNED = 1
 GREY_BITS = (10, 12, 14)
 """Bits that cameras and scanners use of the 16 bits that they write."""
 FEWEST_LEVELS = 64
@@ -246,7 +262,7 @@ def _decode(content: bytes, where: str, grey_bits: int | None) -> _DecodedPictur
             expected="a whole picture of 8 bits, or of 16 bits of grey",
             found=str(error) or type(error).__name__,
             where=where,
-            hint="get the file again or convert it to PNG, or remove its row",
+            hint="get the file again or convert it to PNG of 8 bits, or remove its row",
         ) from error
 
 
@@ -268,8 +284,7 @@ def _decode_image(
     if pages > 1 and image.format != "MPO":
         raise ValueError(f"{pages} pictures in one file; one is expected")
 
-    if _is_read_inverted(image):
-        raise ValueError("16 bits of grey of which 0 is white")
+    _refuse_misread_tiff(image)
 
     # Pillow drops the lower 8 of 16 bits of colours. Only the tiles, the parts of the
     # file, tell the type of its values, such as "RGB;16B": it is among the arguments of
@@ -301,10 +316,33 @@ def _decode_image(
     )
 
 
-def _is_read_inverted(image: Any) -> bool:
-    """Whether 0 is white: Pillow inverts values of 8 bits then, and not of 16 bits."""
+def _refuse_misread_tiff(image: Any) -> None:
+    """Refuse a TIFF whose values Pillow takes for others.
+
+    Raises:
+        ValueError: Pillow would misread it; the text says why.
+    """
     tags = getattr(image, "tag_v2", {})
-    return image.mode.startswith("I;16") and tags.get(PHOTOMETRY) == ZERO_IS_WHITE
+    photometry = tags.get(PHOTOMETRY)
+    # Pillow inverts such values of 8 bits, and not of 16 bits
+    if image.mode.startswith("I;16") and photometry == ZERO_IS_WHITE:
+        raise ValueError("16 bits of grey of which 0 is white")
+
+    # Pillow reads -1 as 255
+    if any(value != UNSIGNED for value in tags.get(SAMPLE_FORMAT, ())):
+        raise ValueError("values with a sign or fractions, whose brightness is unknown")
+
+    # Pillow reads a plane without compression as bytes of brightness, whatever it is
+    is_uncompressed = tags.get(COMPRESSION, UNCOMPRESSED) == UNCOMPRESSED
+    if tags.get(PLANES) == SEPARATE_PLANES and is_uncompressed:
+        bits = max(tags.get(BITS_PER_SAMPLE, (1,)))
+        fill_order = tags.get(FILL_ORDER, HIGHEST_BIT_FIRST)
+        is_known = photometry in PHOTOMETRY_OF_PLANES
+        if bits > 8 or not is_known or fill_order != HIGHEST_BIT_FIRST:
+            raise ValueError(
+                f"separate planes of {bits} bits without compression (TIFF tags: "
+                f"PhotometricInterpretation {photometry}, FillOrder {fill_order})"
+            )
 
 
 def _grey_to_rgb(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import struct
 import warnings
@@ -19,6 +20,7 @@ import pyarrow.parquet
 import pytest
 import soundfile
 from PIL import Image
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from gaam_cache.common.errors import DataError, GaamWarning, NotFoundError
 from gaam_cache.config import ExtractConfig
@@ -362,6 +364,55 @@ def test_what_nobody_can_tell_the_look_of_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError):
             read_one(tmp_path / "d", saved(picture, "TIFF", **options))
+
+
+def tiff(planes: np.ndarray, **tags: int) -> bytes:
+    """A TIFF of separate planes without compression, which Pillow does not write."""
+    num_planes, height, width = planes.shape
+    directory = ImageFileDirectory_v2()
+    directory[256] = width
+    directory[257] = directory[278] = height
+    directory[258] = (8 * planes.itemsize,) * num_planes
+    directory[262] = tags.get("photometry", 1 if num_planes == 1 else 2)
+    directory[266] = tags.get("fill_order", 1)
+    directory[273] = tuple(range(0, planes.nbytes, planes[0].nbytes))
+    directory[277] = num_planes
+    directory[279] = (planes[0].nbytes,) * num_planes
+    directory[284] = tags.get("layout", 2)
+    directory[339] = (tags.get("sample_format", 1),) * num_planes
+    return b"II*\0" + struct.pack("<I", 8) + directory.tobytes(8) + planes.tobytes()
+
+
+PLANES = np.random.default_rng(0).integers(0, 256, (3, 9, 13)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("num_planes", [1, 3])
+def test_a_picture_in_separate_planes_is_read(num_planes: int, tmp_path: Path) -> None:
+    planes = PLANES[:num_planes]
+    pixels = read_one(tmp_path, tiff(planes)).pixels()
+    expected = np.broadcast_to(planes.transpose(1, 2, 0), pixels.shape)
+    np.testing.assert_array_equal(pixels, expected)
+
+
+MISREAD = {
+    "16 bits of RGB in planes": (PLANES.astype("<u2") * 257, {}),
+    "16 bits of CMYK in planes": (
+        PLANES[[0, 1, 2, 0]].astype("<u2") * 257,
+        {"photometry": 5},
+    ),
+    "a plane of which 0 is white": (PLANES[:1], {"photometry": 0}),
+    "planes of YCbCr": (PLANES, {"photometry": 6}),
+    "a plane with the lowest bit first": (PLANES[:1], {"fill_order": 2}),
+    "8 bits with a sign": (PLANES[:1], {"sample_format": 2, "layout": 1}),
+}
+
+
+@pytest.mark.parametrize("name", MISREAD)
+def test_a_tiff_that_pillow_misreads_is_refused(name: str, tmp_path: Path) -> None:
+    planes, tags = MISREAD[name]
+    with pytest.raises(DataError, match="cannot be decoded") as caught:
+        read_one(tmp_path, tiff(planes, **tags))
+    assert re.search("planes of|a sign", caught.value.details["found"])
 
 
 def test_a_piece_of_a_file_is_no_file(tmp_path: Path) -> None:
