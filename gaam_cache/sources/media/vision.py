@@ -55,6 +55,8 @@ PHOTOMETRY_OF_PLANES = (1, 2, 3, 5)
 SAMPLE_FORMAT = 339
 """The tag of TIFF for the type of each value of a pixel."""
 UNSIGNED = 1
+WHITE_BY_RAW_MODE = {"L;2": 3, "L;4": 15}
+"""The largest value of grey of 2 and of 4 bits in a PNG, by Pillow's name of them."""
 GREY_BITS = (10, 12, 14)
 """Bits that cameras and scanners use of the 16 bits that they write."""
 FEWEST_LEVELS = 64
@@ -290,6 +292,7 @@ def _decode_image(
     # file, tell the type of its values, such as "RGB;16B": it is among the arguments of
     # their decoder, which come last. Loading the pixels empties the list of tiles.
     has_16_bits = any(";16" in str(arguments) for *_, arguments in image.tile)
+    _refuse_lost_transparency(image, has_16_bits)
     image.load()
     upright = pil_operations.exif_transpose(image)
     is_opaque = upright.info.get("transparency") is None
@@ -332,16 +335,42 @@ def _refuse_misread_tiff(image: Any) -> None:
     if any(value != UNSIGNED for value in tags.get(SAMPLE_FORMAT, ())):
         raise ValueError("values with a sign or fractions, whose brightness is unknown")
 
-    # Pillow reads a plane without compression as bytes of brightness, whatever it is
+    # Pillow reads a plane without compression as bytes of a colour, whatever it holds
     is_uncompressed = tags.get(COMPRESSION, UNCOMPRESSED) == UNCOMPRESSED
     if tags.get(PLANES) == SEPARATE_PLANES and is_uncompressed:
         bits = max(tags.get(BITS_PER_SAMPLE, (1,)))
         fill_order = tags.get(FILL_ORDER, HIGHEST_BIT_FIRST)
         is_known = photometry in PHOTOMETRY_OF_PLANES
-        if bits > 8 or not is_known or fill_order != HIGHEST_BIT_FIRST:
+        if bits != 8 or not is_known or fill_order != HIGHEST_BIT_FIRST:
             raise ValueError(
                 f"separate planes of {bits} bits without compression (TIFF tags: "
                 f"PhotometricInterpretation {photometry}, FillOrder {fill_order})"
+            )
+
+
+def _refuse_lost_transparency(image: Any, has_16_bits: bool) -> None:
+    """Refuse a PNG whose transparent colour Pillow does not find among its pixels.
+
+    Pillow brings the pixels to 8 bits, and leaves the transparent colour as it is.
+
+    Args:
+        image: the picture, whose pixels are not loaded yet.
+        has_16_bits: whether a value in the file has 16 bits.
+
+    Raises:
+        ValueError: another colour would become transparent, or none.
+    """
+    transparency = image.info.get("transparency")
+    if transparency is None:
+        return
+    if has_16_bits:
+        raise ValueError("a transparent colour of 16 bits; one of 8 bits is expected")
+    # black is 0 in every number of bits, and white on white cannot be seen
+    for *_, raw_mode in image.tile:
+        white = WHITE_BY_RAW_MODE.get(raw_mode)
+        if white is not None and 0 < transparency < white:
+            raise ValueError(
+                f"a transparent grey of fewer than 8 bits, {transparency} of {white}"
             )
 
 

@@ -482,12 +482,20 @@ def grey(low: int, high: int, seed: int) -> Image.Image:
     return Image.fromarray(values.astype(np.uint16))
 
 
-def colour(high: int, seed: int) -> bytes:
-    """A PNG of 16 bits a colour, which Pillow reads and does not write."""
-    values = np.random.default_rng(seed).integers(0, high, (9, 13, 3), endpoint=True)
-    lines = b"".join(b"\0" + line.astype(">u2").tobytes() for line in values)
-    head = struct.pack(">IIBBBBB", 13, 9, 16, 2, 0, 0, 0)
-    chunks = [(b"IHDR", head), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
+def png(lines: np.ndarray, depth: int, colours: int, transparent: bytes = b"") -> bytes:
+    """A PNG of 13 x 9 pixels of kinds that Pillow reads and does not write.
+
+    Args:
+        lines: the bytes of every line.
+        depth: bits of a value.
+        colours: 0 for grey, 2 for RGB.
+        transparent: the transparent colour, 16 bits a value; empty for none.
+    """
+    content = b"".join(b"\0" + line.tobytes() for line in lines)
+    head = struct.pack(">IIBBBBB", 13, 9, depth, colours, 0, 0, 0)
+    chunks = [(b"IHDR", head), (b"IDAT", zlib.compress(content)), (b"IEND", b"")]
+    if transparent:
+        chunks.insert(1, (b"tRNS", transparent))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data))
         + name
@@ -495,6 +503,44 @@ def colour(high: int, seed: int) -> bytes:
         + struct.pack(">I", zlib.crc32(name + data))
         for name, data in chunks
     )
+
+
+def colour(high: int, seed: int, transparent: bytes = b"") -> bytes:
+    """A PNG of 16 bits a colour."""
+    values = np.random.default_rng(seed).integers(0, high, (9, 13, 3), endpoint=True)
+    return png(values.astype(">u2"), 16, 2, transparent)
+
+
+@pytest.mark.parametrize("transparent", [0, 1, 2, 3, 9, 15])
+@pytest.mark.parametrize("depth", [1, 2, 4, 8])
+def test_a_transparent_grey_is_white_or_refused(
+    depth: int, transparent: int, tmp_path: Path
+) -> None:
+    values = np.random.default_rng(0).integers(0, 2**depth, (9, 13))
+    values.flat[0] = transparent % 2**depth
+    bits = np.unpackbits(values.astype(np.uint8)[..., None], axis=2)[..., -depth:]
+    lines = np.packbits(bits.reshape(9, -1), axis=1)
+    content = png(lines, depth, 0, struct.pack(">H", transparent % 2**depth))
+    white = 2**depth - 1
+    if depth in (2, 4) and 0 < transparent % 2**depth < white:
+        with pytest.raises(DataError, match="cannot be decoded") as caught:
+            read_one(tmp_path, content)
+        assert "transparent grey" in caught.value.details["found"]
+        return
+    expected = values * 255 // white
+    expected[values == transparent % 2**depth] = 255
+    pixels = read_one(tmp_path, content).pixels()
+    np.testing.assert_array_equal(pixels[..., 0], expected)
+
+
+@pytest.mark.parametrize("values", [(0, 0, 0), (1000, 40_000, 2000)])
+def test_a_transparent_colour_of_16_bits_is_refused(
+    values: tuple[int, ...], tmp_path: Path
+) -> None:
+    content = colour(65535, 0, struct.pack(">HHH", *values))
+    with pytest.raises(DataError, match="cannot be decoded") as caught:
+        read_one(tmp_path, content)
+    assert "transparent colour of 16 bits" in caught.value.details["found"]
 
 
 def doubts_of(root: Path, pictures: list[bytes], **options: Any) -> list[str]:
