@@ -23,6 +23,7 @@ from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.reopen import reopen
 from gaam_cache.extraction.states import StateExtractor
 from gaam_cache.extraction.summary import ExtractionStats
+from gaam_cache.sources.media.audio import check_peak
 from gaam_cache.sources.media.base import import_decoder
 from gaam_cache.sources.rows.checks import truncation_warning
 from gaam_cache.sources.rows.collect import rows_from_inputs
@@ -31,11 +32,6 @@ from gaam_cache.store.plan import Plan
 
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 """Modes of Pillow's pictures that a PNG file keeps as they are."""
-LARGEST_PEAK = 8.0
-"""Largest accepted sample of a sound in fractions.
-
-Decoded MP3 files exceed 1 a little; 16-bit numbers without scaling reach thousands.
-"""
 LOADING_LOCK = threading.Lock()
 """Held while an encoder is opened or a decoder is built. While transformers loads
 weights it sets the default type of all threads, and parameters are of that type."""
@@ -304,15 +300,7 @@ def _sound_bytes(samples: Any, rate: Any, where: str) -> bytes:
         raise DataError(
             "samples are no sound", found=f"shape {samples_T.shape}", where=where
         )
-    peak = float(np.abs(samples_T).max())
-    if peak > LARGEST_PEAK:
-        raise DataError(
-            "samples are too large for fractions",
-            expected="fractions from -1 to 1; decoded files may exceed 1 a little",
-            found=f"a sample of size {peak:,.6g}",
-            where=where,
-            hint="of 16-bit samples pass samples / 32768, or samples.astype('int16')",
-        )
+    check_peak(float(np.abs(samples_T).max()), where)
 
     file = io.BytesIO()
     soundfile = import_decoder("soundfile", "audio")

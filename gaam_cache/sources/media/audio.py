@@ -27,6 +27,12 @@ would hold at most four of the 25 ms windows, 20 ms apart, of speech encoders.""
 CANCELLED = 0.1
 """The least loudness of the mean of the channels, as a part of the loudness of all
 channels. Two channels that have nothing in common give 0.7."""
+LARGEST_PEAK = 8.0
+"""Largest accepted sample of a sound in fractions.
+
+Decoded MP3 files exceed 1 a little; 16-bit numbers without scaling reach thousands.
+"""
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 SIZES_OF_HEADER_AND_FILE = re.compile(
     r"^\s*(?:data|SSND|Data Size|Riff size)\s*: (\d+) \(should be (\d+)\)", re.MULTILINE
 )
@@ -216,8 +222,8 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
         Samples a second; and the mean of all channels, (T,).
 
     Raises:
-        DataError: the file is damaged, holds no finite samples, or has channels that
-            cancel each other.
+        DataError: the file is damaged, holds no finite samples or numbers without
+            scaling, or has channels that cancel each other.
     """
     soundfile = import_decoder("soundfile", "audio")
     try:
@@ -244,20 +250,51 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
             where=where,
             hint="get the file again or convert it, or remove its row",
         )
-    # one infinite sample would make all states of its row NaN
-    if not len(x_TC) or not np.isfinite(x_TC).all():
-        raise DataError(
-            "a sound is empty or damaged",
-            expected="samples",
-            found="numbers that are not finite" if len(x_TC) else "no samples",
-            where=where,
-        )
+    _check_samples(x_TC, where)
     # one channel was decoded as float32 and is its own mean
     if x_TC.shape[1] == 1:
         return rate, x_TC[:, 0].astype(np.float32)
     x_T = x_TC.mean(axis=1)
     _check_cancellation(x_TC, x_T, where)
     return rate, x_T.astype(np.float32)
+
+
+def _check_samples(x_TC: NDArray[Any], where: str) -> None:
+    """Refuse no samples, samples that are not finite, and numbers without scaling.
+
+    One infinite sample would make all states of its row NaN.
+
+    Args:
+        x_TC: samples of every channel, in float32 or float64.
+        where: where the file is, for messages.
+    """
+    # of samples with a NaN the peak is NaN, which is not below any number
+    peak = float(np.abs(x_TC).max(initial=0))
+    if not len(x_TC) or not peak <= LARGEST_FLOAT32:
+        raise DataError(
+            "a sound is empty or damaged",
+            expected="samples",
+            found="numbers that are not finite" if len(x_TC) else "no samples",
+            where=where,
+        )
+    check_peak(peak, where)
+
+
+def check_peak(peak: float, where: str) -> None:
+    """Refuse samples far outside of -1 to 1, such as 16-bit numbers without scaling.
+
+    Args:
+        peak: size of the largest sample.
+        where: place of the sound, for messages.
+    """
+    if peak > LARGEST_PEAK:
+        raise DataError(
+            "samples are too large for fractions",
+            expected="fractions from -1 to 1; decoded files may exceed 1 a little",
+            found=f"a sample of size {peak:,.6g}",
+            where=where,
+            hint="of 16-bit samples give samples / 32768, or samples.astype('int16')",
+        )
 
 
 def _describe_damage(content: bytes, file: Any, num_frames: int) -> str:

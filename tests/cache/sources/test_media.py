@@ -639,6 +639,38 @@ def test_channels_that_cancel_each_other_are_refused(tmp_path: Path) -> None:
         assert "one channel" in caught.value.details["to do"]
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("kind", ["WAV", "AIFF", "CAF"])
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (1.0, None),
+        (15.0, None),
+        (2.0**15, "too large for fractions"),
+        (1e300, "empty or damaged"),
+    ],
+    ids=["scaled", "exceeding 1 a little", "16-bit numbers", "beyond float32"],
+)
+def test_a_sound_of_numbers_without_scaling_is_refused(
+    size: float,
+    message: str | None,
+    kind: str,
+    subtype: str,
+    channels: int,
+    tmp_path: Path,
+) -> None:
+    x_TC = size * np.random.default_rng(0).uniform(-0.5, 0.5, (8000, channels))
+    file = io.BytesIO()
+    with np.errstate(over="ignore"):  # 1e300 is infinite in float32
+        soundfile.write(file, x_TC, 16000, format=kind, subtype=subtype)
+    if message is None:
+        assert len(read_one(tmp_path, file.getvalue()).samples()) == 8000
+        return
+    with pytest.raises(DataError, match=message):
+        read_one(tmp_path, file.getvalue())
+
+
 def test_our_warnings_survive_threads_that_decode_pictures(tmp_path: Path) -> None:
     files = {f"a/{number}.png": saved(drawn("RGB", number)) for number in range(60)}
     lay_out(tmp_path, {"train": files})
