@@ -40,6 +40,9 @@ SIZES_OF_HEADER_AND_FILE = re.compile(
 UNKNOWN_SIZE = 2**31 - 2**16
 """A header that says this size or more does not know it: a program that writes into a
 pipe begins before it knows."""
+MP3_FIRST_FRAME = re.compile(rb"\xff[\xe2-\xff].{2,4}\0{9,32}(?:Xing|Info)", re.DOTALL)
+"""The first frame of an MP3 file: a header of 4 bytes, a checksum or none, zeros, and
+the mark of the encoder's description. Some encoders write none."""
 OGG_PAGE = b"OggS\0"
 OGG_HEADER = struct.Struct("<5sBq12xB")
 """Of a page: its mark, its flags, the number of samples up to its end, and the number
@@ -312,6 +315,11 @@ def _describe_damage(content: bytes, file: Any, num_frames: int) -> str:
     for claimed, actual in SIZES_OF_HEADER_AND_FILE.findall(file.extra_info):
         if int(actual) < int(claimed) < UNKNOWN_SIZE:
             return f"{int(actual):,} bytes; its header says {int(claimed):,}"
+    # libsndfile stops where the description of the first stream says that it ends
+    if file.format == "MP3":
+        num_streams = len(MP3_FIRST_FRAME.findall(content))
+        if num_streams > 1:
+            return f"{num_streams} MP3 streams, of which only the first would be read"
     if content.startswith(OGG_PAGE):
         return _describe_damage_of_ogg(content, file, num_frames)
     return ""

@@ -264,6 +264,23 @@ def test_a_compressed_sound_that_lacks_a_part_is_refused(
         read_one(tmp_path, damaged)
 
 
+@pytest.mark.parametrize("mode", ["CONSTANT", "VARIABLE"])
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100, 48000])
+def test_mp3_files_that_were_joined_are_refused(
+    rate: int, channels: int, mode: str, tmp_path: Path
+) -> None:
+    first, second = (
+        sound(32000, "MP3", channels=channels, seed=seed, rate=rate, bitrate_mode=mode)
+        for seed in range(2)
+    )
+    assert len(read_one(tmp_path / "first", first).samples()) == 32000
+    tag = b"ID3\4\0\0\0\0\0\12" + bytes(10)
+    for number, content in enumerate([first + second, tag + first + tag + second]):
+        with pytest.raises(DataError, match="2 MP3 streams"):
+            read_one(tmp_path / str(number), content)
+
+
 def test_an_ogg_stream_that_lost_a_page_is_refused(tmp_path: Path) -> None:
     content = sound(160_000, "OGG")
     middle = len(content) // 2
