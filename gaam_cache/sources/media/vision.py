@@ -4,6 +4,7 @@ Shapes: H rows and W columns of pixels, C or 3 channels.
 """
 
 import io
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ fingerprint, so it must change with the code."""
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "MPO")
 """Formats that Pillow may try. Some others would start another program."""
 # fmt: off
+PPM_STARTS = (b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")
 STARTS = (
     b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+",
-    b"P1", b"P2", b"P3", b"P4", b"P5", b"P6",
+    *PPM_STARTS,
 )
 SUFFIXES = frozenset({
     ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".webp", ".bmp", ".tif", ".tiff",
@@ -256,6 +258,7 @@ def _decode(content: bytes, where: str, grey_bits: int | None) -> _DecodedPictur
     pil_operations = import_decoder("PIL.ImageOps", "vision")
     try:
         with pil_image.open(io.BytesIO(content), formats=FORMATS) as image:
+            _refuse_several_pictures(image, content)
             return _decode_image(image, pil_operations, grey_bits)
     # a damaged file may lead a decoder to any exception
     except Exception as error:
@@ -281,11 +284,6 @@ def _decode_image(
     Raises:
         ValueError: gaam refuses such pictures; the text says why.
     """
-    # an MPO is a JPEG with a preview: its first picture is the one to decode
-    pages = getattr(image, "n_frames", 1)
-    if pages > 1 and image.format != "MPO":
-        raise ValueError(f"{pages} pictures in one file; one is expected")
-
     _refuse_misread_tiff(image)
 
     # Pillow drops the lower 8 of 16 bits of colours. Only the tiles, the parts of the
@@ -317,6 +315,43 @@ def _decode_image(
     return _DecodedPicture(
         pixels_HW3, darkest, brightest, bit_depth, is_grey_of_16_bits=False
     )
+
+
+def _refuse_several_pictures(image: Any, content: bytes) -> None:
+    """Refuse an animation, and a file of several pages or pictures.
+
+    Args:
+        image: the picture, whose pixels are not loaded yet.
+        content: all bytes of the file.
+
+    Raises:
+        ValueError: there are several.
+    """
+    pages = getattr(image, "n_frames", 1)
+    # an MPO is a JPEG with a preview: its first picture is the one to decode
+    if pages > 1 and image.format != "MPO":
+        raise ValueError(f"{pages} pictures in one file; one is expected")
+    if image.format == "PPM" and _rest_of_ppm(image, content).startswith(PPM_STARTS):
+        raise ValueError("several pictures in one file; one is expected")
+
+
+def _rest_of_ppm(image: Any, content: bytes) -> bytes:
+    """The bytes behind the first picture of a PPM file, where another may begin."""
+    [tile] = image.tile
+    if tile.codec_name == "ppm_plain":
+        # values are text, so that a letter begins a picture, unless it is in a comment
+        text = re.sub(rb"#[^\r\n]*", b"", content[tile.offset :])
+        _, letter, rest = text.partition(b"P")
+        return letter + rest
+
+    width, height = image.size
+    bytes_per_line = width * len(image.getbands())
+    if image.mode == "1":
+        bytes_per_line = (width + 7) // 8
+    # Pillow keeps the largest value of a pixel only where it is no usual one
+    if tile.codec_name == "ppm" and tile.args[-1] > 255:
+        bytes_per_line *= 2
+    return content[tile.offset + height * bytes_per_line :].lstrip()
 
 
 def _refuse_misread_tiff(image: Any) -> None:

@@ -432,6 +432,35 @@ def test_a_tiff_that_pillow_misreads_is_refused(name: str, tmp_path: Path) -> No
     assert re.search("planes of|a sign", caught.value.details["found"])
 
 
+BYTES_OF_PPM = bytes(range(80, 80 + 36))
+"""They begin with the letter P, as another picture would."""
+PPM = {
+    "P1": b"P1 # Pixels\n4 3\n" + b"0 1 1 0\n" * 3,
+    "P2": b"P2 4 3 255\n" + b"80 1 2 3\n" * 3,
+    "P3": b"P3 4 3 255\n# P3 4 3 255\n" + b"80 1 2 " * 12,
+    "P4": b"P4 12 3\n" + BYTES_OF_PPM[:6],
+    "P5": b"P5 4 3 255\n" + BYTES_OF_PPM[:12],
+    "P5 of 7 bits": b"P5 4 3 127\n" + BYTES_OF_PPM[:12],
+    "P6": b"P6 4 3 255\n" + BYTES_OF_PPM,
+    "P6 of 7 bits": b"P6 4 3 127\n" + BYTES_OF_PPM,
+    "P6 of 16 bits": b"P6 4 3 65535\n" + BYTES_OF_PPM * 2,
+}
+
+
+@pytest.mark.parametrize("name", PPM)
+def test_a_file_of_several_pictures_of_ppm_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    content = PPM[name]
+    for number, end in enumerate([b"", b"\n", b"\n# no picture"]):
+        pixels = read_one(tmp_path / str(number), content + end).pixels()
+        assert len(pixels) == 3
+    for number, between in enumerate([b"", b"\n"]):
+        with pytest.raises(DataError, match="cannot be decoded") as caught:
+            read_one(tmp_path / f"two {number}", content + between + content)
+        assert "several pictures" in caught.value.details["found"]
+
+
 def test_a_piece_of_a_file_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(sound(8000))
     cells = [{"path": "a.wav", "offset": 0.1}, {"path": "a.wav", "array": [0.0, 0.1]}]
