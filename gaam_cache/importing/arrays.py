@@ -40,6 +40,8 @@ ROLE_BY_NAME = {
 """Usual name of an array in other programs -> its role."""
 LAYER_WORDS = "embeddings|embedding|hidden_states|states|features|layers|layer"
 """Words that stand before a layer's number in the name of an array, as a pattern."""
+NUMBERED_LAYER = re.compile(r"(?:layers?|hidden_states)[/._-]?\d")
+"""Words in the name of an array whose number is that of a layer and not a year."""
 SPLIT_WORDS = (
     "train",
     "training",
@@ -435,18 +437,34 @@ class _ArrayChooser:
         """
         layers_by_split = {}
         for split, roles in candidates.items():
-            layers = sorted(entry.layer for entry in roles.get(STATES, ()))
-            # the number of a single array may be a year
-            if len(layers) > 1:
-                layers_by_split[split] = layers
+            entries = roles.get(STATES, [])
+            if self._have_known_layers(split, entries):
+                layers_by_split[split] = sorted(entry.layer for entry in entries)
         if len(set(map(tuple, layers_by_split.values()))) > 1:
             ranges = [
-                f"{split} {layers[0]} to {layers[-1]}"
+                f"{split} {_range_in_words(layers)}"
                 for split, layers in layers_by_split.items()
             ]
             raise self._unclear_error(
                 f"the splits have different layers: {', '.join(ranges)}"
             )
+
+    def _have_known_layers(self, split: str, entries: Sequence[_LayerArray]) -> bool:
+        """Whether the numbers in the names of a split's states are those of layers.
+
+        Args:
+            split: its name.
+            entries: its states.
+        """
+        # a pattern of the option says which number is that of the layer; names without
+        # a pattern say which arrays to take, whatever numbers they have
+        option = self._states_option.get(split)
+        if option is not None:
+            return len(option) == 1 and "*" in option[0]
+        # the number of a single array may be a year
+        if len(entries) == 1:
+            return NUMBERED_LAYER.search(entries[0].array.name) is not None
+        return len(entries) > 1
 
     def _candidates_by_name(self) -> _Candidates:
         """Split -> role -> the arrays whose names say this split and this role.
@@ -474,12 +492,14 @@ class _ArrayChooser:
         option_by_role = {STATES: self._states_option, LABELS: self._labels_option}
         for role, array_names_by_split in option_by_role.items():
             for split, names in array_names_by_split.items():
-                arrays = [array for name in names for array in self._find_arrays(name)]
-                roles = candidates.setdefault(split, {})
-                # the order of the options is that of the layers
-                roles[role] = [
-                    _LayerArray(layer, array) for layer, array in enumerate(arrays)
-                ]
+                entries = [entry for name in names for entry in self._find_arrays(name)]
+                # of several options, the order is that of the layers
+                if len(names) > 1:
+                    entries = [
+                        _LayerArray(layer, entry.array)
+                        for layer, entry in enumerate(entries)
+                    ]
+                candidates.setdefault(split, {})[role] = entries
 
     def _split_position(self, split: str) -> int:
         """Where a split stands in the order of all splits, to sort them.
@@ -513,9 +533,10 @@ class _ArrayChooser:
         """
         if STATES not in candidates:
             raise self._unclear_error(f"'{split}' has no states")
-        states = self._ordered_by_layer(
+        layer_arrays = self._ordered_by_layer(
             candidates[STATES], f"the {STATES} of '{split}'"
         )
+        states = [entry.array for entry in layer_arrays]
 
         labels: Array | None = None
         if split not in self._unlabelled:
@@ -570,10 +591,10 @@ class _ArrayChooser:
                 f"name the array '{split}_{column}' or '{split}/{column}' in the file, "
                 f"or '{column}' where there is one split",
             )
-        [array] = self._find_arrays(column)
-        return array
+        [entry] = self._find_arrays(column)
+        return entry.array
 
-    def _find_arrays(self, name: str) -> list[Array]:
+    def _find_arrays(self, name: str) -> list[_LayerArray]:
         """The arrays with a name that an option gives, in the order of their layers.
 
         Args:
@@ -599,7 +620,7 @@ class _ArrayChooser:
 
     def _ordered_by_layer(
         self, layer_arrays: Sequence[_LayerArray], subject: str
-    ) -> list[Array]:
+    ) -> list[_LayerArray]:
         """The arrays in the order of their layers.
 
         Args:
@@ -621,8 +642,7 @@ class _ArrayChooser:
         if missing_layers:
             first_missing = min(missing_layers)
             raise self._unclear_error(f"layer {first_missing} of {subject} is missing")
-        ordered = sorted(layer_arrays, key=lambda entry: entry.layer)
-        return [entry.array for entry in ordered]
+        return sorted(layer_arrays, key=lambda entry: entry.layer)
 
     def _unclear_error(self, message: str, hint: str = NAMING_HINT) -> ConfigError:
         """An error that says which names gaam understands and which arrays there are.
@@ -635,6 +655,13 @@ class _ArrayChooser:
         return ConfigError(
             message, expected=EXPECTED_NAMES, found=array_lines, hint=hint
         )
+
+
+def _range_in_words(layers: Sequence[int]) -> str:
+    """The first and the last of some layers; of one layer its number."""
+    if len(layers) == 1:
+        return str(layers[0])
+    return f"{layers[0]} to {layers[-1]}"
 
 
 def _match_array(pattern: re.Pattern[str], array: Array) -> re.Match[str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,6 +88,58 @@ def test_what_is_not_clear_is_refused_with_what_there_is(
     error = refusal_of(tmp_path, case.arrays, file=case.file, **case.options)
     assert case.message in str(error)
     assert error.exit_code == 2
+
+
+SHIFTED: dict[str, tuple[list[str], list[str], bool]] = {
+    "usual names": (["layer_0", "layer_1"], ["layer_1", "layer_2"], False),
+    "one usual name": (["layer_5"], ["layer_4"], False),
+    "one usual name of two words": (
+        ["hidden_states.layer.5"],
+        ["hidden_states.layer.4"],
+        False,
+    ),
+    "one state of a model": (["hidden_states_5"], ["hidden_states_4"], False),
+    "a pattern": (["tr_0", "tr_1"], ["te_1", "te_2"], True),
+    "a pattern of one array": (["tr_5"], ["te_4"], True),
+}
+"""Names of the states of train and of test; and whether options give their pattern."""
+
+
+@pytest.mark.parametrize("name", SHIFTED)
+def test_different_layers_of_splits_are_refused_unless_they_are_named(
+    name: str, tmp_path: Path
+) -> None:
+    train, test, has_pattern = SHIFTED[name]
+    files = []
+    for split, names in (("train", train), ("test", test)):
+        arrays = {array: TRAIN[:, i] for i, array in enumerate(names)}
+        files += save(tmp_path / f"{split}.npz", {**arrays, "y": labels(9)})
+    patterns = ("train=tr_*", "test=te_*") if has_pattern else ()
+    with pytest.raises(GaamError, match="different layers: train") as caught:
+        run(*files, out=tmp_path / "cache", arrays=patterns)
+    assert caught.value.exit_code == 2
+    # names without a pattern are what the message asks for
+    named = [f"train=train.npz:{array}" for array in train]
+    named += [f"test=test.npz:{array}" for array in test]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GaamWarning)  # both splits have the same rows
+        summary = run(*files, out=tmp_path / "cache", arrays=tuple(named))
+    assert summary.num_layers == len(train)
+
+
+@pytest.mark.parametrize("name", ["X2", "features_2024"])
+def test_single_arrays_of_any_name_are_taken_where_options_name_them(
+    name: str, tmp_path: Path
+) -> None:
+    arrays = {"X": TRAIN, "y": labels(9), name: states(6, seed=5), "t": labels(6)}
+    files = save(tmp_path / "all.npz", arrays)
+    summary = run(
+        *files,
+        out=tmp_path / "cache",
+        arrays=("train=X", f"test={name}"),
+        labels=("train=y", "test=t"),
+    )
+    assert summary.rows == {"train": 9, "test": 6}
 
 
 def case_of_states(shape: tuple[int, ...], dtype: str, axes: str | None = None) -> Case:
