@@ -162,11 +162,14 @@ class ImportedRows(Rows):
         Raises:
             DataError: a label is unusable, or the arrays do not fit together.
         """
+        first_array = arrays.states[0]
+        known_axes = axes or _usual_axes(first_array)
         labels: list[str] | None = None
         if arrays.labels is not None:
             labels = label_arrays.read(split, arrays.labels)
-        first_array = arrays.states[0]
-        known_axes = axes or _usual_axes(first_array)
+            _check_label_count(
+                split, arrays.labels, len(labels), first_array, known_axes
+            )
         _check_shapes(
             split, arrays.states, labels, known_axes, are_axes_given=axes is not None
         )
@@ -340,6 +343,39 @@ def _read_column(array: Array, num_rows: int) -> list[str]:
 def _can_be_kept(value: Any) -> bool:
     """Whether a shard can store a value as text: short enough, and without NUL."""
     return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
+
+
+def _check_label_count(
+    split: str, label_array: Array, num_labels: int, states: Array, axes: str
+) -> None:
+    """Refuse labels of another number than that of the rows of the states.
+
+    Where another axis of the states has as many entries as there are labels, the axes
+    are at fault: ``_check_shapes`` refuses them.
+
+    Args:
+        split: name of the split.
+        label_array: its labels.
+        num_labels: their number.
+        states: its states, or those of its first layer.
+        axes: the axes of the states: 'nld', 'lnd' or 'nd'.
+
+    Raises:
+        DataError: no axis of the states fits the labels.
+    """
+    is_possible = len(states.shape) == len(axes) and states.dtype in IMPORTABLE_DTYPES
+    if not is_possible or 0 in states.shape or num_labels in states.shape:
+        return
+    num_rows = states.shape[axes.index("n")]
+    raise DataError(
+        f"the array '{label_array.name}' has not one label for every row of '{split}'",
+        expected=f"{num_rows:,} labels, one for every row of '{states.name}' "
+        f"{states.shape} with the axes {axes}",
+        found=f"{num_labels:,} labels",
+        where=label_array.where,
+        hint="save the labels of the same rows as the states, in their order; where "
+        "the states have other axes, --set axes=nld, lnd or nd",
+    )
 
 
 def _check_shapes(

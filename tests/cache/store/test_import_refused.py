@@ -195,6 +195,23 @@ def test_what_cannot_be_right_is_refused_with_where(name: str, tmp_path: Path) -
     assert error.exit_code in (2, 3)
 
 
+@pytest.mark.parametrize("num_labels", [1, 8, 10])
+@pytest.mark.parametrize("axes", ["nld", "lnd", "nd", None])
+def test_labels_of_another_number_than_the_rows_are_named(
+    axes: str | None, num_labels: int, tmp_path: Path
+) -> None:
+    values = states(9, 5)
+    values_by_axes = {"lnd": values.swapaxes(0, 1), "nd": values[:, 0]}
+    array = np.ascontiguousarray(values_by_axes.get(str(axes), values))
+    arrays = {"X": array, "y": labels(num_labels)}
+    error = refusal_of(tmp_path, arrays, axes=axes)
+    assert "'y'" in error.message
+    assert "9 labels" in error.details["expected"]
+    assert error.details["found"] == f"{num_labels} labels"
+    assert error.details["where"].endswith(": y")
+    assert error.exit_code == 3
+
+
 @pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "bool"])
 def test_states_of_another_type_are_said_to_need_another_type(
     dtype: str, tmp_path: Path
