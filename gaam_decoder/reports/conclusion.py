@@ -6,11 +6,17 @@ from typing import NamedTuple
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.cells import is_known_what_decides, what_would_decide
-from gaam_decoder.reports.compare import sampled_units, trained_in_steps
+from gaam_decoder.reports.compare import (
+    is_baseline,
+    sampled_units,
+    trained_in_steps,
+)
 from gaam_decoder.reports.recommend import (
     Recommendation,
+    beats_all_compared,
     is_behind_probe,
     recommended,
+    rivals_of_probe,
     why_none,
 )
 from gaam_decoder.reports.table import Table
@@ -122,12 +128,19 @@ def _subject_behind_probe(table: Table, behind_probe: Sequence[str]) -> str:
         table: the table.
         behind_probe: labels of the mechanisms.
     """
-    compared_with_probe = [entry for entry in table.entries if entry.probe_comparison]
     if len(behind_probe) == 1:
         return f"{behind_probe[0]} is"
-    if all(map(is_behind_probe, compared_with_probe)):
-        return "every other decoder is"
-    return f"every mechanism except '{brief(str(table.baseline))}' is"
+    if beats_all_compared(table):
+        return f"{rivals_of_probe(table)} is"
+    baseline = f"'{brief(str(table.baseline))}'"
+    others = [
+        entry
+        for entry in table.entries
+        if not entry.is_probe and not is_baseline(entry, table.baseline)
+    ]
+    if all(map(is_behind_probe, others)):
+        return f"every mechanism except {baseline} is"
+    return f"every mechanism that is compared with {baseline} is"
 
 
 def _clauses_on_decoders(

@@ -82,12 +82,9 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
     if isinstance(unbeaten, NoRecommendation):
         # with a single decoder there is no choice, and nothing to give a reason for
         return unbeaten if len(entries) > 1 else NoRecommendation(reason="")
-    # without decoders that are trained in steps there are none
-    beats_all = bool(compared_with_probe) and all(
-        map(is_behind_probe, compared_with_probe)
-    )
-    if unbeaten.is_probe and beats_all:
-        return _recommend(unbeaten, "shown to be better than every other decoder")
+    if unbeaten.is_probe and beats_all_compared(table):
+        reason = f"shown to be better than {rivals_of_probe(table)}"
+        return _recommend(unbeaten, reason)
 
     simpler = _simpler_equivalent(unbeaten, entries)
     if simpler:
@@ -283,6 +280,27 @@ def is_behind_probe(entry: Entry) -> bool:
         entry.probe_comparison is not None
         and entry.probe_comparison.claim.verdict == "worse"
     )
+
+
+def beats_all_compared(table: Table) -> bool:
+    """Whether every decoder that is compared with the linear probe is worse than it.
+
+    False where none is compared with it.
+    """
+    compared = [entry for entry in table.entries if entry.probe_comparison]
+    return bool(compared) and all(map(is_behind_probe, compared))
+
+
+def rivals_of_probe(table: Table) -> str:
+    """The decoders that are compared with the linear probe, in words.
+
+    They are every other decoder only if each of them is compared with it.
+    """
+    others = [entry for entry in table.entries if not entry.is_probe]
+    num_compared = sum(entry.probe_comparison is not None for entry in others)
+    if num_compared == len(others):
+        return "every other decoder"
+    return f"every compared decoder ({num_compared} of {len(others)})"
 
 
 def _is_ahead_of_probe(entry: Entry) -> bool:

@@ -60,6 +60,11 @@ def mechanism(
     return run
 
 
+def uncompared_head(accuracy: float) -> RunResult:
+    """A head that is fitted at once, so that it is not compared with the probe."""
+    return build_run("none", answers(1, accuracy, 4), head="class-means", fit=FIT)
+
+
 def tuned(name: str, seed: int, best: float = 1e-3) -> list[RunResult]:
     """Candidates of three learning rates, of which one is best in validation."""
     return [
@@ -205,6 +210,27 @@ PROBED: dict[str, ProbedCase] = {
         ],
         f"Every other decoder is worse than {LOGISTIC}{WHICH}; gaam is better than "
         "'none'; mha is",
+    ),
+    "a better head that is never compared with the probe": ProbedCase(
+        lambda: [
+            mechanism(0.8),
+            mechanism(0.8, 3, "mha"),
+            baseline(0.8),
+            build_probe(0.97),
+            uncompared_head(0.98),
+        ],
+        f"Every compared decoder (3 of 4) is worse than {LOGISTIC}; no mechanism is",
+        "",
+    ),
+    "a worse head that is never compared with the probe": ProbedCase(
+        lambda: [
+            mechanism(0.8),
+            mechanism(0.8, 3, "mha"),
+            baseline(0.8),
+            build_probe(0.97),
+            uncompared_head(0.5),
+        ],
+        f"Every compared decoder (3 of 4) is worse than {LOGISTIC}{WHICH}; no",
     ),
     "no baseline": ProbedCase(
         lambda: [mechanism(0.8), mechanism(0.7, name="mha"), build_probe(0.97)],

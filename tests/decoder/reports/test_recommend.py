@@ -154,6 +154,17 @@ class Choice(NamedTuple):
             "none",
             "shown to be better than every other decoder",
         ),
+        Choice(
+            lambda: [
+                decoder("last-layer", 0.798, 5),
+                decoder("none", 0.8),
+                build_probe(0.97),
+                build_run("gaam", answers(1, 0.5, 4), head="lbfgs", fit=FIT),
+            ],
+            3,
+            "none",
+            "shown to be better than every compared decoder (2 of 3)",
+        ),
     ],
     ids=[
         "best and smallest",
@@ -161,6 +172,7 @@ class Choice(NamedTuple):
         "larger equivalent",
         "equivalent that keeps rows",
         "probe",
+        "probe, and a head that is never compared with it",
     ],
 )
 def test_of_decoders_not_shown_to_differ_the_simplest_is_recommended(
