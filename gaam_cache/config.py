@@ -330,8 +330,8 @@ class ExtractConfig(WorkerConfig):
     # rows that become 'test', and splits without labels
     test_fraction: float | None = option(
         None,
-        "Share of a single file, or of the only split, that becomes 'test', "
-        "stratified.",
+        "Share of a single file, or of the only split, that becomes 'test': of "
+        "every class, or of all rows of numbers.",
         shown_default="0.2 for a single file; else the splits stay as they are",
         recorded="dataset",
     )

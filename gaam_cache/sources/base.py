@@ -23,7 +23,11 @@ from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.messages import excerpt
 from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig
-from gaam_cache.sources.rows.holdout import held_out_groups, held_out_rows
+from gaam_cache.sources.rows.holdout import (
+    held_out_groups,
+    held_out_of_target,
+    held_out_rows,
+)
 from gaam_cache.sources.rows.limit import rows_within_limit
 from gaam_cache.targets.base import CLASSIFICATION, target_class
 
@@ -278,9 +282,14 @@ def _choose_test_rows(
         return _choose_test_groups(
             rows, config.test_groups, fraction, config.split_seed
         )
-    # 'test' gets the same share of every stratum, such as a class
+    # 'test' gets the same share of every class, or is spread evenly over the numbers
     units = _units(rows)
-    is_test_U = held_out_rows(units.strata, fraction, config.split_seed)
+    seed = config.split_seed
+    if rows.labelled:
+        target = target_class(rows.task)
+        is_test_U = held_out_of_target(target, units.labels, fraction, seed)
+    else:
+        is_test_U = held_out_rows(units.strata, fraction, seed)
     return units.of_rows(is_test_U)
 
 
@@ -368,9 +377,10 @@ def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
 class _Units(NamedTuple):
     """Rows that stay together: a unit is one row, or all pieces of one sound."""
 
+    labels: Sequence[str]
     strata: Sequence[str]
-    """The stratum of every unit: splits and limits take the same share of each. The
-    strata of classes are the classes."""
+    """The stratum of every unit: a limit takes the same share of each. The strata of
+    classes are the classes."""
     unit_N: NDArray[np.int64]
     """The index of every row's unit."""
 
@@ -388,11 +398,12 @@ def _units(rows: Rows) -> _Units:
         unit_number_N, return_index=True, return_inverse=True
     )
     # all rows of a unit have one label, so that of its first row is enough
-    strata: Sequence[str] = [rows.labels[row] for row in first_row_U.tolist()]
+    labels = [rows.labels[row] for row in first_row_U.tolist()]
     # rows without labels are one stratum
+    strata: Sequence[str] = labels
     if rows.labelled:
-        strata = target_class(rows.task).strata(strata)
-    return _Units(strata, unit_N)
+        strata = target_class(rows.task).strata(labels)
+    return _Units(labels, strata, unit_N)
 
 
 def _select_rows(rows: Rows, is_selected_N: NDArray[np.bool_]) -> Rows:

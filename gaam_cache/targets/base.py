@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common import plugins
@@ -125,6 +126,14 @@ class Target(ABC):
             labels: the label of every training row.
             declared: names that the source declares; None or empty if it declares none.
         """
+
+    @classmethod
+    def ranking(cls, labels: Sequence[str]) -> NDArray[np.int64] | None:  # noqa: ARG003
+        """The rows in the order of their numbers, (N,); None for labels of classes.
+
+        A test fraction of numbers is spread evenly over the ranking.
+        """
+        return None
 
     @classmethod
     @abstractmethod

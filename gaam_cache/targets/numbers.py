@@ -37,7 +37,7 @@ EXPECTED = f"finite numbers up to {LARGEST:.3g}"
 def num_strata(num_rows: int) -> int:
     """Number of ranges of numbers that each give rows to every part of a split.
 
-    A part takes at least one row of each, so that few rows have few ranges.
+    Few rows have few ranges, so that each part gets rows of each.
     """
     return min(NUM_STRATA, max(1, num_rows // ROWS_OF_STRATUM))
 
@@ -111,6 +111,11 @@ class Numbers(MatrixTarget):
         return cls(declared or ())
 
     @classmethod
+    def ranking(cls, labels: Sequence[str]) -> NDArray[np.int64]:
+        """The rows in the order of their first numbers; equal numbers in row order."""
+        return np.argsort(_first_numbers(labels), kind="stable")
+
+    @classmethod
     def strata(cls, labels: Sequence[str]) -> Sequence[str]:
         """The stratum of every row: one of up to ten bins of its first number.
 
@@ -118,7 +123,7 @@ class Numbers(MatrixTarget):
         numbers share a bin. The bin of a row is ``bins * less // N``, where ``less``
         rows have a smaller number.
         """
-        value_N = np.array([json.loads(label)[0] for label in labels], np.float64)
+        value_N = _first_numbers(labels)
         num_less_N = np.searchsorted(np.sort(value_N), value_N, side="left")
         num_bins = num_strata(len(labels))
         bin_N = num_bins * num_less_N // max(1, len(labels))
@@ -182,6 +187,11 @@ class Numbers(MatrixTarget):
                 value_N.astype(np.float64), rounded_N, f"{where}, column '{name}'"
             )
         return rounded_NK
+
+
+def _first_numbers(labels: Sequence[str]) -> NDArray[np.float64]:
+    """The first number of every row, (N,)."""
+    return np.array([json.loads(label)[0] for label in labels], np.float64)
 
 
 def _check_rounding(

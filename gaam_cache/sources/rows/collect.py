@@ -24,7 +24,7 @@ from gaam_cache.config import CLIP_OF, ExtractConfig
 from gaam_cache.sources.base import FEWEST_ROWS, Record, Rows, Texts
 from gaam_cache.sources.media.base import Files, file_in
 from gaam_cache.sources.rows.cells import kept_value, text_of
-from gaam_cache.sources.rows.holdout import held_out_rows
+from gaam_cache.sources.rows.holdout import held_out_of_target
 from gaam_cache.sources.rows.labels import LabelReader
 from gaam_cache.sources.rows.limit import rows_within_limit
 from gaam_cache.sources.rows.problems import RowProblems
@@ -520,7 +520,9 @@ def _select_records(
     # too few to divide: ``Source.read`` refuses them
     if len(labels) <= FEWEST_ROWS:
         return None
-    is_test_N = held_out_rows(row_strata, fraction, config.split_seed)
+    is_test_N = held_out_of_target(
+        label_reader.target_class, labels, fraction, config.split_seed
+    )
     return _select_in_both_splits(row_strata, is_test_N, limit, num_skipped)
 
 

@@ -1,6 +1,7 @@
 """Chooses the rows that become 'test', where a data set has no splits.
 
-``held_out_rows`` chooses single rows, ``held_out_groups`` whole groups of rows.
+``held_out_rows`` chooses single rows, ``held_out_numbers`` does so where labels are
+numbers, and ``held_out_groups`` chooses whole groups of rows.
 
 Shapes: N rows, M rows of one class, G groups, C classes.
 """
@@ -10,6 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gaam_cache.targets.base import Target
 
 MILLION = 10**6  # shares are in millionths: integers compare without rounding
 
@@ -45,6 +48,45 @@ def held_out_rows(
         order_M = np.argsort(digest_N[row_M], kind="stable")
         is_test_N[row_M[order_M[:num_test_rows]]] = True
     return is_test_N
+
+
+def held_out_numbers(
+    ranked_N: NDArray[np.int64], fraction: float, seed: int
+) -> NDArray[np.bool_]:
+    """The rows to hold out for testing, as a mask (N,), where labels are numbers.
+
+    The rule never changes. Of N rows, ``k = round(fraction * N)`` are held out, halves
+    rounded to the even number; at least one of two or more rows, and never all. The
+    ranking of the rows by their numbers is cut into k blocks: block b has the places
+    from ``floor(b N / k)`` to before ``floor((b + 1) N / k)``, counted from 0. Of every
+    block the row with the smallest digest is held out, see ``held_out_rows``.
+
+    Args:
+        ranked_N: the rows in the order of their numbers; of equal numbers the earlier
+            row is first.
+        fraction: the share of the rows to hold out.
+        seed: draws the rows.
+    """
+    num_rows = len(ranked_N)
+    num_test_rows = min(num_rows - 1, max(1, round(fraction * num_rows)))
+    digest_N = _row_digests(num_rows, seed)
+    is_test_N = np.zeros(num_rows, np.bool_)
+    for block in range(num_test_rows):
+        start = block * num_rows // num_test_rows
+        end = (block + 1) * num_rows // num_test_rows
+        row_M = np.sort(ranked_N[start:end])
+        is_test_N[row_M[digest_N[row_M].argmin()]] = True
+    return is_test_N
+
+
+def held_out_of_target(
+    target: type[Target], labels: Sequence[str], fraction: float, seed: int
+) -> NDArray[np.bool_]:
+    """The rows to hold out for testing, as a mask (N,), by the kind of their labels."""
+    ranked_N = target.ranking(labels)
+    if ranked_N is not None:
+        return held_out_numbers(ranked_N, fraction, seed)
+    return held_out_rows(target.strata(labels), fraction, seed)
 
 
 def _row_digests(num_rows: int, seed: int) -> NDArray[np.uint64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -22,6 +23,10 @@ from gaam_cache.sources import (
     held_out_rows,
     rows_within_limit,
 )
+from gaam_cache.sources.rows.holdout import held_out_of_target
+from gaam_cache.targets.classes import Classes
+from gaam_cache.targets.label_sets import LabelSets
+from gaam_cache.targets.numbers import Numbers
 from tests.conftest import write_csv
 
 LABELS = st.lists(
@@ -42,6 +47,45 @@ def test_the_rule_is_the_one_that_its_text_says(
         )
         held |= set(rows[: min(len(rows) - 1, max(1, round(fraction * len(rows))))])
     assert set(held_out_rows(labels, fraction, seed).nonzero()[0].tolist()) == held
+
+
+@given(
+    st.lists(st.integers(-9, 9), min_size=1, max_size=60),
+    st.floats(0.001, 0.999),
+    st.integers(0, 2**31 - 1),
+)
+def test_the_rule_of_numbers_is_the_one_that_its_text_says(
+    numbers: list[int], fraction: float, seed: int
+) -> None:
+    """Followed by hand, block by block: as many rows as the share of all rows."""
+    count = len(numbers)
+    ranked = sorted(range(count), key=lambda row: (numbers[row], row))
+    num_blocks = min(count - 1, max(1, round(fraction * count)))
+    held = []
+    for block in range(num_blocks):
+        places = range(block * count // num_blocks, (block + 1) * count // num_blocks)
+        held.append(
+            min(
+                (hashlib.sha256(b"%d %d" % (seed, row)).digest()[:8], row)
+                for row in [ranked[place] for place in places]
+            )[1]
+        )
+    labels = [f"[{number}.0]" for number in numbers]
+    found = held_out_of_target(Numbers, labels, fraction, seed)
+    assert found.nonzero()[0].tolist() == sorted(held)
+    assert len(held) == num_blocks
+
+
+@given(LABELS, st.floats(0.001, 0.999), st.integers(0, 2**31 - 1))
+def test_classes_and_label_sets_give_the_share_of_every_class(
+    labels: list[str], fraction: float, seed: int
+) -> None:
+    found = held_out_of_target(Classes, labels, fraction, seed)
+    assert (found == held_out_rows(labels, fraction, seed)).all()
+    sets = [json.dumps([label]) for label in labels]
+    strata = LabelSets.strata(sets)
+    found = held_out_of_target(LabelSets, sets, fraction, seed)
+    assert (found == held_out_rows(strata, fraction, seed)).all()
 
 
 def test_golden_rows() -> None:
