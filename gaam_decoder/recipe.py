@@ -341,13 +341,16 @@ class Recipe:
             for kind, spec in parts.items()
         }
 
-    def key(self, states: str) -> str:
+    def key(self, states: str, division_rule: str = "") -> str:
         """Hash of decoder, recipe and states: runs of one key differ in seeds alone.
 
         Args:
             states: the name of the cache's states, ``Plan.states_id``.
+            division_rule: of the task, see ``Task.division_rule``.
         """
         parts = [str(self.attention), str(self.head), self.to_dict(), states]
+        if division_rule and (self.select == "val" or self.has_budget):
+            parts.append(division_rule)
         return digest_of(json.dumps(parts, sort_keys=True).encode())
 
 

@@ -64,6 +64,9 @@ class Task(ABC):
     """Shape of the sums over rows from which the training score of a seed follows."""
     sums_are_counts: ClassVar[bool] = True
     """Whether these sums are whole numbers."""
+    division_rule: ClassVar[str] = ""
+    """The rule by which training and validation rows are divided, where runs of an
+    earlier rule need other keys; "" for the first rule."""
 
     @property
     def probe(self) -> str:
@@ -121,10 +124,13 @@ class Task(ABC):
     def strata(self, targets: Targets) -> NDArray[np.int64]:
         """The stratum of every row, (N,): its class, or a range of its number."""
 
-    def stratify_by(self, targets: Targets) -> NDArray[np.int64] | NDArray[np.bool_]:
-        """The strata or labels of which every part of a split gets a like share.
+    def stratify_by(
+        self, targets: Targets
+    ) -> NDArray[np.int64] | NDArray[np.float64] | NDArray[np.bool_]:
+        """The classes, numbers or labels of which every part of a split is alike.
 
-        The stratum of every row (N,), or whether a row has each label (N, K).
+        The class of every row (N,), its first number (N,), or whether it has each label
+        (N, K).
         """
         return self.strata(targets)
 

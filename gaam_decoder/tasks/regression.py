@@ -41,6 +41,7 @@ class Regression(Task):
     outputs_in_words = "numbers"
     caveat = "whatever it is given gets numbers, also far from what it learned"
     sums_are_counts = False
+    division_rule = "a share of all rows"
 
     def predictions(self, outputs: Any) -> Any:
         """The outputs themselves."""
@@ -102,12 +103,13 @@ class Regression(Task):
         )
 
     def strata(self, targets: Targets) -> NDArray[np.int64]:
-        """Up to ten parts of the first column, with nearly equal numbers of rows."""
-        number_N = targets[:, 0]
-        num_parts = num_strata(len(number_N))
-        shares_below = np.arange(1, num_parts) / num_parts
-        limits = np.quantile(number_N, shares_below)
-        return np.searchsorted(limits, number_N, side="right").astype(np.int64)
+        """Ranges of the first number, see ``ranges_of_numbers``."""
+        return ranges_of_numbers(targets[:, 0])
+
+    def stratify_by(self, targets: Targets) -> NDArray[np.float64]:
+        """The first number of every row, (N,)."""
+        number_N: NDArray[np.float64] = targets[:, 0].astype(np.float64)
+        return number_N
 
     def scored_targets(self, targets: Targets) -> Targets:
         """Targets in float64."""
@@ -116,6 +118,14 @@ class Regression(Task):
     def learned_targets(self, targets: "Tensor") -> "Tensor":
         """Targets as floating-point numbers."""
         return targets.float()
+
+
+def ranges_of_numbers(number_N: NDArray[Any]) -> NDArray[np.int64]:
+    """The range of every number, (N,): up to ten, with nearly equally many rows."""
+    num_ranges = num_strata(len(number_N))
+    shares_below = np.arange(1, num_ranges) / num_ranges
+    limits = np.quantile(number_N, shares_below)
+    return np.searchsorted(limits, number_N, side="right").astype(np.int64)
 
 
 def is_flat(targets: Any) -> Any:

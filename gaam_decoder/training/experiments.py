@@ -333,9 +333,8 @@ def _experiment(recipe: Recipe, cache: EmbeddingCache) -> Experiment:
         task=cache.task,
         scales_states=recipe.state_scale != "none",
     )
-    return Experiment(
-        spec=spec, recipe=recipe, key=canonical_recipe.key(cache.plan.states_id)
-    )
+    key = canonical_recipe.key(cache.plan.states_id, task_of(cache.task).division_rule)
+    return Experiment(spec=spec, recipe=recipe, key=key)
 
 
 def recipes(

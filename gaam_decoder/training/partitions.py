@@ -8,7 +8,9 @@ class, rows come earliest deadline first (Steiner and Yeomans 1993, "Level Sched
 Mixed-Model, Just-in-Time Processes").
 
 Rows with sets of labels have a matrix in the place of classes: whether a row has each
-label, (N, K). See ``label_sets``.
+label, (N, K). See ``label_sets``. Rows of a regression have their first number, as
+floating-point numbers. Of those, a share of all rows is held out or drawn; ranges of
+numbers only spread it evenly.
 
 All functions are pure. C classes, G groups, K choices or labels, N rows.
 """
@@ -16,6 +18,7 @@ All functions are pure. C classes, G groups, K choices or labels, N rows.
 import heapq
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +28,7 @@ from gaam_cache.common.errors import ConfigError
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.tasks.multi_label import rarest_labels
+from gaam_decoder.tasks.regression import ranges_of_numbers
 from gaam_decoder.training.label_sets import (
     add_no_label_column,
     iterative_parts,
@@ -32,8 +36,12 @@ from gaam_decoder.training.label_sets import (
 )
 
 Rows = NDArray[np.int64]
-Strata = NDArray[np.int64] | NDArray[np.bool_]
-"""The stratum of every row (N,), or whether it has each label (N, K)."""
+Strata = NDArray[np.int64] | NDArray[np.float64] | NDArray[np.bool_]
+"""The class of every row (N,), its number (N,), or whether it has each label (N, K)."""
+NUM_RANGES = 10
+"""Ranges of numbers that take turns in a budget."""
+RANGE_STEP = 3
+"""From a range to the next in turn: 0, 3, 6, 9, 2, ...; few turns lie far apart."""
 
 
 class Division(NamedTuple):
@@ -44,18 +52,50 @@ class Division(NamedTuple):
 
 
 def holdout(labels: Strata, fraction: float, split_seed: int) -> Division:
-    """Hold out the same share of the rows of every class or label for validation."""
+    """Hold out a share of the rows for validation.
+
+    It is the same share of every class or label. Of numbers it is a share of all rows,
+    spread evenly over the numbers.
+    """
     if labels.ndim == 2:
         shares = (1 - fraction, fraction)
         return Division(*iterative_parts(labels.astype(bool), shares, split_seed))
-    generator = np.random.default_rng(split_seed)
-    validation: list[Rows] = []
-    for label in np.unique(labels):
-        shuffled_N = generator.permutation(np.flatnonzero(labels == label))
-        validation.append(shuffled_N[: validation_counts(len(shuffled_N), fraction)])
-    validation_N = np.sort(np.concatenate(validation))
+    if are_numbers(labels):
+        validation_N = _spread_rows(labels, fraction, split_seed)
+    else:
+        validation_N = _rows_of_every_class(labels, fraction, split_seed)
     training_N = np.setdiff1d(np.arange(len(labels)), validation_N)
     return Division(training_N, validation_N)
+
+
+def are_numbers(labels: Strata) -> bool:
+    """Whether labels are the numbers of a regression, which are no classes."""
+    return labels.dtype.kind == "f"
+
+
+def _spread_rows(number_N: Strata, fraction: float, split_seed: int) -> Rows:
+    """Draw a share of the rows, spread evenly over their numbers; ascending.
+
+    The ranking of the numbers is cut into as many equal blocks as rows are drawn. One
+    row of each block is drawn, so that every row has the same chance.
+    """
+    num_drawn = int(validation_counts(len(number_N), fraction))
+    ranked_N = np.argsort(number_N, kind="stable")
+    # the first place of every block in the ranking, and the end of the last block
+    limits = np.arange(num_drawn + 1) * len(number_N) // max(1, num_drawn)
+    generator = np.random.default_rng(split_seed)
+    places = generator.integers(limits[:-1], limits[1:])
+    return np.sort(ranked_N[places])
+
+
+def _rows_of_every_class(class_N: Strata, fraction: float, split_seed: int) -> Rows:
+    """Draw the same share of the rows of every class; ascending."""
+    generator = np.random.default_rng(split_seed)
+    validation: list[Rows] = []
+    for label in np.unique(class_N):
+        shuffled_N = generator.permutation(np.flatnonzero(class_N == label))
+        validation.append(shuffled_N[: validation_counts(len(shuffled_N), fraction)])
+    return np.sort(np.concatenate(validation))
 
 
 def validation_counts(class_sizes: int | Rows, fraction: float) -> Rows:
@@ -95,12 +135,12 @@ def grouped_holdout(
 
     # hold out groups that exceed the rows of no class
     most_rows_C = validation_counts(total_C, fraction)
-    held_out_C = np.zeros_like(total_C)
-    is_held_out_G = np.zeros(num_groups, dtype=bool)
-    for group, count_C in enumerate(count_GC):
-        if (held_out_C + count_C <= most_rows_C).all():
-            held_out_C = held_out_C + count_C
-            is_held_out_G[group] = True
+    most_rows = int(most_rows_C.sum())
+    # of numbers, the share of all rows counts: a range need not give a row
+    if are_numbers(labels):
+        most_rows = int(validation_counts(len(labels), fraction))
+    is_held_out_G = _groups_that_fit(count_GC, most_rows_C, most_rows)
+    held_out_C = count_GC[is_held_out_G].sum(0)
 
     # hold out further groups while that improves the division
     [distance] = _distances(held_out_C[None], total_C, fraction)
@@ -117,6 +157,27 @@ def grouped_holdout(
         is_held_out_G[best_group] = True
     is_held_out_N = is_held_out_G[group_N]
     return Division(np.flatnonzero(~is_held_out_N), np.flatnonzero(is_held_out_N))
+
+
+def _groups_that_fit(
+    count_GC: Rows, most_rows_C: Rows, most_rows: int
+) -> NDArray[np.bool_]:
+    """The groups, taken in order, with which no class has too many rows, (G,).
+
+    Args:
+        count_GC: rows of every group and class.
+        most_rows_C: the most rows of each class.
+        most_rows: the most rows in all.
+    """
+    taken_C = np.zeros_like(most_rows_C)
+    is_taken_G = np.zeros(len(count_GC), dtype=bool)
+    for group, count_C in enumerate(count_GC):
+        new_taken_C = taken_C + count_C
+        fits = (new_taken_C <= most_rows_C).all()
+        if fits and new_taken_C.sum() <= most_rows:
+            taken_C = new_taken_C
+            is_taken_G[group] = True
+    return is_taken_G
 
 
 def _distances(
@@ -149,9 +210,11 @@ def _distances(
 
 
 def one_stratum_per_row(labels: Strata) -> Rows:
-    """The stratum of every row, (N,): of a set of labels the rarest one."""
+    """The stratum of every row, (N,): its class, rarest label, or range of numbers."""
     if labels.ndim == 2:
         return rarest_labels(labels.astype(bool))
+    if are_numbers(labels):
+        return ranges_of_numbers(labels)
     return labels.astype(np.int64, copy=False)
 
 
@@ -161,7 +224,7 @@ def divide_into_folds(
     """Divide rows into folds: by class, or by group where rows have groups.
 
     Args:
-        labels: the class of each row.
+        labels: the class, number or labels of each row.
         group_names: the group of each row, or None.
         num_folds: number of folds.
         split_seed: decides the folds.
@@ -191,10 +254,11 @@ def stratified_folds(labels: Strata, num_folds: int, split_seed: int) -> list[Ro
     if labels.ndim == 2:
         shares = [1 / num_folds] * num_folds
         return iterative_parts(labels.astype(bool), shares, split_seed)
+    class_N = one_stratum_per_row(labels)
     generator = np.random.default_rng(split_seed)
     rows_by_class = [
-        generator.permutation(np.flatnonzero(labels == label))
-        for label in np.unique(labels)
+        generator.permutation(np.flatnonzero(class_N == label))
+        for label in np.unique(class_N)
     ]
     # Rows are dealt to the folds in turn, one class after the other: folds differ by at
     # most one row, in all and in each class.
@@ -226,13 +290,15 @@ def draw_budget(labels: Strata, recipe: Recipe) -> Division:
     (``recipe.shots``).
 
     Args:
-        labels: of all rows to draw from: their strata (N,), such as classes or ranges
-            of numbers, or whether they have each label (N, K).
+        labels: of all rows to draw from: their classes or numbers (N,), or whether they
+            have each label (N, K).
         recipe: with the budget.
     """
     if labels.ndim == 2 and recipe.shots:
         return _draw_by_label(labels.astype(bool), recipe)
-    # a stratum counts as a class; a set of labels as a row of its rarest label
+    if are_numbers(labels):
+        return _draw_by_number(labels, recipe)
+    # a set of labels counts as a row of its rarest label
     classes, class_N, count_C = np.unique(
         one_stratum_per_row(labels), return_inverse=True, return_counts=True
     )
@@ -257,6 +323,41 @@ def draw_budget(labels: Strata, recipe: Recipe) -> Division:
     return Division(training_N, np.sort(np.concatenate(validation)))
 
 
+def _draw_by_number(number_N: Strata, recipe: Recipe) -> Division:
+    """Draw ``recipe.train_rows`` rows of numbers, and hold some out for validation.
+
+    Equal ranges of the ranking take turns, once for training and once for validation:
+    each part is spread evenly over the numbers, and smaller budgets lie in larger ones.
+    """
+    num_rows = len(number_N)
+    _check_budget(num_rows, np.array([num_rows]), recipe)
+    generator = np.random.default_rng(stream_seed(recipe.split_seed, "rows"))
+    ranked_N = np.argsort(number_N, kind="stable")
+    ranges = [
+        generator.permutation(row_M).tolist()
+        for row_M in np.array_split(ranked_N, NUM_RANGES)
+    ]
+    first_range = int(generator.integers(NUM_RANGES))
+    turns = [
+        ranges[(first_range + RANGE_STEP * turn) % NUM_RANGES]
+        for turn in range(NUM_RANGES)
+    ]
+
+    training: list[int] = []
+    validation: list[int] = []
+    training_turns = cycle(turns)
+    validation_turns = cycle(turns)
+    for is_held_out in _is_held_out(recipe.train_rows or 0, recipe).tolist():
+        # a range whose rows are all drawn is left out
+        if is_held_out:
+            validation.append(next(filter(None, validation_turns)).pop())
+        else:
+            training.append(next(filter(None, training_turns)).pop())
+    return Division(
+        np.sort(np.array(training, np.int64)), np.sort(np.array(validation, np.int64))
+    )
+
+
 def _draw_by_label(label_NK: NDArray[np.bool_], recipe: Recipe) -> Division:
     """Draw ``recipe.shots`` rows of every label, and hold some out for validation.
 
@@ -274,7 +375,7 @@ def _draw_by_label(label_NK: NDArray[np.bool_], recipe: Recipe) -> Division:
 
 
 def _is_held_out(num_rows: int, recipe: Recipe) -> NDArray[np.bool_]:
-    """Whether each of the drawn rows of a class is a validation row, (num_rows,).
+    """Whether each drawn row, of a class or in all, is for validation, (num_rows,).
 
     Its place among them decides: a row is held out where one row more means one
     validation row more. So it stays held out in larger budgets.
@@ -305,7 +406,10 @@ def _check_budget(num_rows: int, count_C: Rows, recipe: Recipe) -> None:
         is_possible = num_classes <= recipe.train_rows <= num_rows
     if is_possible:
         return
-    expected = f"from {num_classes:,}, one row of every class, to {num_rows:,}, all"
+    fewest = f"{num_classes:,}, one row of every class,"
+    if num_classes == 1:
+        fewest = "1"
+    expected = f"from {fewest} to {num_rows:,}, all"
     if shots:
         expected = (
             f"1/class to {smallest_class:,}/class: the smallest class has no more"

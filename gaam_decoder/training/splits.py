@@ -50,7 +50,7 @@ class DivisionProtocol(ABC):
         """Divide rows.
 
         Args:
-            labels: the stratum of each row: its class, or a range of numbers.
+            labels: the class, number or labels of each row.
             group_names: the group of each row; None where rows have no groups.
         """
 
@@ -68,13 +68,13 @@ class NoValidation(DivisionProtocol):
 
 @dataclass(frozen=True)
 class Holdout(DivisionProtocol):
-    """A share of every class validates, or whole groups do."""
+    """A share of every class, or of all numbers, validates, or whole groups do."""
 
     fraction: float
     split_seed: int
 
     def divide(self, labels: Strata, group_names: GroupNames | None) -> Division:
-        """Hold out a share of every class, or whole groups where rows have groups."""
+        """Hold out a share of the rows, or whole groups where rows have groups."""
         if group_names is not None:
             return grouped_holdout(labels, group_names, self.fraction, self.split_seed)
         return holdout(labels, self.fraction, self.split_seed)
@@ -82,7 +82,7 @@ class Holdout(DivisionProtocol):
 
 @dataclass(frozen=True)
 class Budget(DivisionProtocol):
-    """A drawn part of every class trains and validates; the other rows do neither."""
+    """A drawn part of the rows trains and validates; the other rows do neither."""
 
     recipe: Recipe
 
@@ -109,16 +109,16 @@ class TuningFold(DivisionProtocol):
         """Hold out the fold of the seed; the other chosen rows train."""
         training_N, validation_N = self.row_choice.divide(labels, group_names)
         row_N = np.sort(np.concatenate([training_N, validation_N]))
-        stratum_N = labels[row_N]
+        label_M = labels[row_N]
         # a stream of its own for tuning, so that the folds differ from the test folds
         split_seed = stream_seed(self.split_seed, "rates")
-        folds = divide_into_folds(stratum_N, group_names, self.num_folds, split_seed)
+        folds = divide_into_folds(label_M, group_names, self.num_folds, split_seed)
         position_M = folds[self.seed % len(folds)]
 
         # the only row of a class is always trained on
-        class_N = one_stratum_per_row(stratum_N)
-        classes, count_C = np.unique(class_N, return_counts=True)
-        has_class_mates_M = np.isin(class_N[position_M], classes[count_C > 1])
+        class_M = one_stratum_per_row(label_M)
+        classes, count_C = np.unique(class_M, return_counts=True)
+        has_class_mates_M = np.isin(class_M[position_M], classes[count_C > 1])
         validation_N = row_N[position_M[has_class_mates_M]]
         return Division(np.setdiff1d(row_N, validation_N), validation_N)
 
@@ -148,8 +148,8 @@ def divide(labels: Strata, recipe: Recipe, seed: int = 0) -> Parts:
     Rows of one group, such as a speaker, are all in the same part.
 
     Args:
-        labels: the stratum of every row, of which each part gets nearly the same
-            share, see ``Task.stratify_by``; of classes their labels.
+        labels: the class, number or labels of every row, of which each part gets
+            nearly the same share, see ``Task.stratify_by``.
         recipe: of a training.
         seed: of the training, see ``protocol_of``.
 

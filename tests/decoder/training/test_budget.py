@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder.recipe import Recipe
+from gaam_decoder.tasks import task_of
 from gaam_decoder.training.partitions import Rows, draw_budget
 from tests.decoder.training.seed_batches import decoder_recipe
 
@@ -113,3 +115,73 @@ def test_every_class_has_its_share_rounded_down_or_up_or_one_row(label_N: Rows) 
             lacking += max(0, floor(share) - count)
             small_shares += share < 1
         assert lacking <= small_shares
+
+
+NUMBER_SETS = {
+    "all different": np.random.default_rng(4).normal(size=57),
+    "many equal": np.maximum(0.0, np.arange(57.0) - 50),
+    "few": np.arange(7.0),
+}
+
+
+@pytest.mark.parametrize("settings", SELECTIONS)
+@pytest.mark.parametrize("name", NUMBER_SETS)
+def test_budgets_of_numbers_have_every_size_and_hold_out_the_share_of_all_rows(
+    name: str, settings: dict[str, Any]
+) -> None:
+    number_N = NUMBER_SETS[name]
+    recipe: Recipe = decoder_recipe("none", "linear", **settings)
+    smaller_budget = draw_budget(number_N, replace(recipe, train_rows=1))
+    for size in range(2, len(number_N) + 1):
+        budget = draw_budget(number_N, replace(recipe, train_rows=size))
+        all_rows = np.concatenate(budget)
+        assert len(all_rows) == len(np.unique(all_rows)) == size
+        num_held_out = 0
+        if recipe.select == "val":
+            num_held_out = min(size - 1, max(1, round(recipe.val_fraction * size)))
+        assert len(budget.validation_N) == num_held_out
+        for smaller, larger in zip(smaller_budget, budget, strict=True):
+            assert set(smaller.tolist()) <= set(larger.tolist())
+            assert (np.diff(larger) > 0).all()
+        smaller_budget = budget
+
+
+@pytest.mark.parametrize("num_rows", [20, 50, 200])
+def test_both_parts_of_a_budget_are_spread_over_the_numbers(num_rows: int) -> None:
+    settings: dict[str, Any] = {"select": "val", "val_fraction": 0.2}
+    for split_seed in range(10):
+        recipe = decoder_recipe(
+            "none", "linear", train_rows=num_rows, split_seed=split_seed, **settings
+        )
+        for part_N in draw_budget(np.arange(1000.0), recipe):
+            num_small = int((part_N < 500).sum())
+            assert abs(num_small - len(part_N) / 2) <= 1
+            # ranges of a tenth take turns
+            count_10 = np.bincount(part_N // 100, minlength=10)
+            assert count_10.max() - count_10.min() <= 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "divides"),
+    [
+        ({"select": "val"}, True),
+        ({"select": "last", "train_rows": 20}, True),
+        ({"select": "last"}, False),
+    ],
+    ids=["validation", "budget", "all rows"],
+)
+def test_runs_of_numbers_that_were_divided_by_the_earlier_rule_have_other_keys(
+    settings: dict[str, Any], *, divides: bool
+) -> None:
+    recipe: Recipe = decoder_recipe("none", "linear", **settings)
+    for name in ("classification", "multi-label", "regression"):
+        key = recipe.key("states", task_of(name).division_rule)
+        is_other = name == "regression" and divides
+        assert (key != recipe.key("states")) == is_other
+
+
+def test_a_budget_of_more_numbers_than_rows_is_refused() -> None:
+    recipe = decoder_recipe("none", "linear", train_rows=8)
+    with pytest.raises(ConfigError) as caught:
+        draw_budget(np.arange(7.0), recipe)
+    assert caught.value.details["expected"] == "from 1 to 7, all"
