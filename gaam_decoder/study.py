@@ -101,7 +101,10 @@ TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
 machines."""
 SETTINGS = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype")
 KEY_COLUMNS = ["report", "cache", "tested_on", "attention", "head", *SETTINGS]
-"""Columns that identify a row; tuned settings do not."""
+"""Columns that identify a row; tuned settings do not. Rows that agree in them, such as
+those of two losses, are paired in the order of their labels."""
+TUNED_IN_LABEL = r"\b(lr|weight_decay)=[^,]*"
+"""What a label says of settings that another machine may tune otherwise."""
 EQUAL_COLUMNS = ("baseline", "seeds", "failed", "parameters")
 """Columns that must be equal."""
 TOLERANCE_BY_COLUMN = {
@@ -661,14 +664,16 @@ def compare(
     _check_caches(set(before["cache"]), set(after["cache"]))
     # some columns are those of some tasks; older records lack them
     columns = list(dict.fromkeys([*before, *after]))
-    merged = before.reindex(columns=columns).merge(
-        after.reindex(columns=columns),
+    merged = _numbered(before.reindex(columns=columns)).merge(
+        _numbered(after.reindex(columns=columns)),
         how="outer",
-        on=KEY_COLUMNS,
+        on=[*KEY_COLUMNS, "number"],
         indicator=True,
         suffixes=("", "_now"),
     )
-    titles = merged[KEY_COLUMNS].apply(
+    # the label tells rows with the same key apart
+    merged["label"] = merged["label"].fillna(merged["label_now"])
+    titles = merged[["report", "cache", "tested_on", "label", *SETTINGS]].apply(
         lambda row: " ".join(str(value) for value in row.dropna()), axis=1
     )
     # a row with these settings may be recorded, be there today, or both
@@ -688,6 +693,20 @@ def compare(
             for index in merged.index[is_pair & ~agrees]
         ]
     return differences
+
+
+def _numbered(rows: "pandas.DataFrame") -> "pandas.DataFrame":
+    """The rows with a column ``number``, which tells those of the same key apart.
+
+    The number counts them in the order of their labels, first without, then with the
+    settings that are tuned: it does not depend on the scores.
+    """
+    untuned_label = rows["label"].str.replace(TUNED_IN_LABEL, "", regex=True)
+    ordered = rows.assign(untuned_label=untuned_label).sort_values(
+        ["untuned_label", "label"], kind="stable"
+    )
+    number = ordered.groupby(KEY_COLUMNS, dropna=False).cumcount()
+    return rows.assign(number=number)
 
 
 def _check_caches(recorded: set[str], current: set[str]) -> None:

@@ -104,6 +104,54 @@ def test_a_change_beyond_its_tolerance_is_a_difference(
     assert column in difference
 
 
+LABELS_OF_EQUAL_KEYS = {
+    "losses": ("none loss=cross-entropy", "none loss=focal"),
+    "candidates": ("none lr=0.01", "none lr=0.05"),
+    "optimizers and tuned rates": (
+        "none lr=0.05, optimizer=adamw",
+        "none lr=0.01, optimizer=sgd",
+    ),
+    "rows that nothing tells apart": ("none #1", "none #2"),
+}
+
+
+@pytest.mark.parametrize("name", LABELS_OF_EQUAL_KEYS)
+def test_rows_that_share_the_columns_of_settings_are_compared_one_to_one(
+    name: str, recorded_rows: pandas.DataFrame
+) -> None:
+    labels = LABELS_OF_EQUAL_KEYS[name]
+    first_row = recorded_rows[:1]
+    recorded = pandas.concat(
+        [
+            first_row.assign(label=label, accuracy=accuracy)
+            for label, accuracy in zip(labels, (0.6, 0.8), strict=True)
+        ],
+        ignore_index=True,
+    )
+    # the order of the rows is that of their scores
+    current = recorded[::-1].reset_index(drop=True)
+    assert study.compare(recorded, current, study.TOLERANCES) == []
+    current.loc[0, "accuracy"] = 0.7
+    [difference] = study.compare(recorded, current, study.TOLERANCES)
+    assert f"{labels[1]} " in difference
+    assert "accuracy 0.7, recorded: 0.8" in difference
+    [missing] = study.compare(recorded, recorded[:1], study.TOLERANCES)
+    assert f"{labels[1]} " in missing
+    assert "is not there" in missing
+
+
+def test_another_tuned_rate_pairs_the_same_rows(
+    recorded_rows: pandas.DataFrame,
+) -> None:
+    adamw = recorded_rows[:1].assign(label="none lr=0.01, optimizer=adamw")
+    sgd = recorded_rows[:1].assign(label="none lr=0.05, optimizer=sgd", accuracy=0.1)
+    recorded = pandas.concat([adamw, sgd], ignore_index=True)
+    current = recorded.assign(
+        label=["none lr=0.05, optimizer=adamw", "none lr=0.01, optimizer=sgd"]
+    )
+    assert study.compare(recorded, current, study.TOLERANCES) == []
+
+
 def test_a_row_too_many_or_too_few_is_a_difference(
     recorded_rows: pandas.DataFrame,
 ) -> None:
