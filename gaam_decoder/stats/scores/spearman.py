@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder.stats.scores.base import (
+    GRAIN_OF_LOGITS,
     Answers,
     Floats,
     Score,
@@ -22,6 +23,9 @@ class Spearman(Score):
     Equal values share their mean rank. A number that is the same in all test rows is
     left out; there is no value where the outputs for another number are all the same.
     The value of several folds is their mean, weighted by their rows.
+
+    Numerics: outputs that differ by a millionth of their interquartile range are equal:
+        roundings of float32 break no ties, such as those of means of neighbours.
 
     Source: Spearman 1904, "The proof and measurement of association between two
         things".
@@ -55,11 +59,27 @@ def _mean_correlation(output_NK: Numbers, target_NK: Numbers) -> float | None:
     for output_N, target_N in zip(output_NK.T, target_NK.T, strict=True):
         if np.ptp(target_N) == 0:
             continue
-        if np.ptp(output_N) == 0:
+        level_N = _number_levels(output_N)
+        if np.ptp(level_N) == 0:
             return None
-        correlation_22 = np.corrcoef(_ranks(output_N), _ranks(target_N))
+        correlation_22 = np.corrcoef(_ranks(level_N), _ranks(target_N))
         correlations.append(correlation_22[0, 1])
     return float(np.mean(correlations)) if correlations else None
+
+
+def _number_levels(output_N: Numbers) -> Floats:
+    """The levels of outputs, numbered from the lowest.
+
+    Two outputs, next to each other when sorted, share a level if they differ by no more
+    than the grain times the interquartile range: a few huge outputs do not widen it.
+    """
+    value_N = output_N.astype(np.float64)
+    grain = GRAIN_OF_LOGITS * np.ptp(np.quantile(value_N, [0.25, 0.75]))
+    order_N = np.argsort(value_N, kind="stable")
+    is_above_N = np.diff(value_N[order_N], prepend=value_N.min()) > grain
+    level_N = np.empty(len(value_N))
+    level_N[order_N] = np.cumsum(is_above_N)
+    return level_N
 
 
 def _ranks(value_N: Numbers) -> Floats:

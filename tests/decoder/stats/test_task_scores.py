@@ -343,6 +343,32 @@ def test_targets_that_never_vary_have_no_value() -> None:
     assert SCORES["regression"]["spearman"].value(Answers(same, varying)) is None
 
 
+FACTORS_OF_OUTPUTS = {
+    "means of neighbours": np.ones(1),
+    "large": np.array([1e6]),
+    "small": np.array([1e-6]),
+    "one huge": np.array([1e9, *[1.0] * 199])[:, None],
+}
+
+
+@pytest.mark.parametrize("name", FACTORS_OF_OUTPUTS)
+@pytest.mark.parametrize("offset", [0.0, 0.5, 2.0])
+def test_roundings_of_float32_break_no_ties_of_outputs(
+    name: str, offset: float
+) -> None:
+    generator = np.random.default_rng(5)
+    tied = generator.integers(-3, 4, (200, 1)) / 3
+    targets = tied + generator.normal(size=(200, 1))
+    factor = FACTORS_OF_OUTPUTS[name]
+    exact = (tied + offset) * factor
+    noise = generator.integers(-2, 3, (200, 1)) * 2.0**-24
+    noisy = (exact + noise * (1 + offset) * factor).astype(np.float32)
+    spearman = SCORES["regression"]["spearman"]
+    assert len(np.unique(noisy)) > 15
+    expected = scipy_stats.spearmanr(exact[:, 0], targets[:, 0]).statistic
+    assert spearman.value(Answers(noisy, targets)) == pytest.approx(expected, abs=1e-12)
+
+
 def test_a_report_shows_the_scores_of_its_task_and_no_order_of_classes() -> None:
     for task, name in itertools.product(SCORES, REFERENCE):
         assert (name in all_scores(task)) == (name in SCORES[task])
