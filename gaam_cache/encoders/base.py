@@ -403,6 +403,14 @@ def refuse_unused_settings(encoder: Encoder, config: ExtractConfig) -> None:
                 found=shortened(" ".join(command_words(setting, value))),
                 hint="leave it out, or name another --encoder",
             )
+    if config.encoder_seed is not None and not config.untrained_encoder:
+        raise ConfigError(
+            f"{name_in_messages(config, 'encoder_seed')} means nothing for an encoder "
+            "with trained weights",
+            expected="--untrained-encoder beside it",
+            found=str(config.encoder_seed),
+            hint="leave it out, or add --untrained-encoder",
+        )
 
 
 def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:

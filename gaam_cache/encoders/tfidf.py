@@ -72,6 +72,7 @@ class TfidfEncoder(Encoder):
         "pool",
         "untrained_encoder",
         "encoder_seed",
+        "dtype",
         "revision",
     )
 

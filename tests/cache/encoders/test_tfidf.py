@@ -131,6 +131,7 @@ SETTINGS: dict[str, Any] = {
     "pool": ("last",),
     "untrained_encoder": True,
     "encoder_seed": 3,
+    "dtype": "float16",
     "revision": "main",
 }
 

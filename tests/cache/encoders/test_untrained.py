@@ -37,6 +37,17 @@ def test_states_equal_a_model_built_from_the_configuration(
     )
 
 
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_seed_of_no_random_weights_is_refused(
+    seed: int, tiny_config: ExtractConfig
+) -> None:
+    changed = replace(tiny_config, encoder_seed=seed)
+    for act in (gaam_cache.extract, gaam_cache.estimate):
+        with pytest.raises(ConfigError, match=r"encoder-seed.* means nothing"):
+            act(changed)
+    assert not tiny_config.out.exists()
+
+
 def test_no_weights_need_be_there_and_whatever_was_drawn_before_bytes_are_equal(
     tiny_config: ExtractConfig, tmp_path: Path
 ) -> None:
