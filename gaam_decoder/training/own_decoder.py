@@ -1,9 +1,10 @@
-"""Try a decoder with code of a user's own on a few random rows, before it is trained.
+"""Try a decoder with code of a user's own, before and after it is trained.
 
-B rows, L layers, D hidden size, C outputs.
+S seeds, B rows, L layers, D hidden size, C outputs.
 """
 
 import warnings
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +13,21 @@ from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.attention.frames.density import DensityGate
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
-from gaam_decoder.specs import is_foreign, own_code
+from gaam_decoder.optimizers.base import Stacked
+from gaam_decoder.runs.write import SeedResult
+from gaam_decoder.specs import head_class, is_foreign, own_code
 
 ROWS_TRIED = 3
 """Random rows on which a decoder is tried, together and one at a time."""
 MIXING_SHARE = 1e-3
 """If other rows change a logit by more than this share of the largest logit, the
 decoder mixes rows; rounding changes it by far less."""
+CALLS_BEFORE = 3
+"""Batches that a decoder sees in training before it is compared with a fresh one."""
+ROWS_REBUILT = 64
+"""Most rows on which a decoder is compared with one rebuilt from its weights."""
+LOW_PRECISION_SHARE = 0.05
+"""As ``MIXING_SHARE``, where matrix products are rounded to 16 bits."""
 
 
 def check_own_decoder(spec: DecoderSpec) -> None:
@@ -52,6 +61,133 @@ def check_own_decoder(spec: DecoderSpec) -> None:
     if not decoder.attention.depends_on_batch:
         with own_code(spec.attention, "mechanism", "forward takes a single row"):
             _check_rows_stay_apart(decoder, x_BLD, spec)
+    # the head that is fitted has no weights yet
+    if head_class(spec.head).trained_by == "steps":
+        with own_code(spec.attention, "mechanism", "forward runs in training"):
+            _check_state_is_saved(spec, x_BLD)
+
+
+def has_own_part(spec: DecoderSpec) -> bool:
+    """Whether the mechanism or the head is not one of gaam's own."""
+    return is_foreign(spec.attention, "mechanism") or is_foreign(spec.head, "head")
+
+
+def check_rebuilt(
+    spec: DecoderSpec,
+    results: Sequence[SeedResult],
+    x_BLD: Tensor,
+    logits_SBC: Tensor,
+    product_dtype: torch.dtype | None,
+) -> None:
+    """Refuse trained seeds whose saved weights do not give their logits again.
+
+    Args:
+        spec: of the decoder.
+        results: of S seeds; failed seeds are left out.
+        x_BLD: states of rows, in the type of the parameters.
+        logits_SBC: logits that the trained seeds gave these rows.
+        product_dtype: of matrix products; None: that of the parameters.
+
+    Raises:
+        ConfigError: the logits differ by more than rounding on most rows.
+    """
+    # of none of the seeds, so that a random number that is not saved is another one
+    unused_seed = max(result.seed for result in results) + 1
+    decoder = build_decoder(spec, unused_seed).to(x_BLD.device, x_BLD.dtype).eval()
+    device_type = x_BLD.device.type
+    share = MIXING_SHARE if product_dtype is None else LOW_PRECISION_SHARE
+    for result, logits_BC in zip(results, logits_SBC, strict=True):
+        if result.failed is not None:
+            continue
+        _load_weights(decoder, result.weights)
+        with (
+            torch.no_grad(),
+            torch.autocast(
+                device_type, product_dtype, enabled=product_dtype is not None
+            ),
+        ):
+            rebuilt_BC = decoder(x_BLD).to(logits_BC)
+        where = f"seed {result.seed}, after the training"
+        _check_same_logits(logits_BC, rebuilt_BC, share, spec, where)
+
+
+def _load_weights(decoder: Decoder, weights: Stacked) -> None:
+    """Load the weights of a seed into a decoder, as a predictor does."""
+    decoder.head.resize(
+        {
+            name.removeprefix("head."): value
+            for name, value in weights.items()
+            if name.startswith("head.")
+        }
+    )
+    decoder.load_state_dict(weights)
+
+
+def _check_state_is_saved(spec: DecoderSpec, x_BLD: Tensor) -> None:
+    """Refuse a decoder that keeps something beside its weights.
+
+    A decoder that has seen other rows in training is compared with a decoder of another
+    seed that got its weights.
+
+    Raises:
+        ConfigError: both give other logits.
+    """
+    generator = torch.Generator().manual_seed(1)
+    used = build_decoder(spec, seed=0).train()
+    noise_BK = None
+    if used.head.num_noise:
+        noise_BK = torch.rand(len(x_BLD), used.head.num_noise, generator=generator)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        for _ in range(CALLS_BEFORE):
+            used(torch.randn(x_BLD.shape, generator=generator), noise_BK)
+        rebuilt = build_decoder(spec, seed=1)
+        _load_weights(rebuilt, used.state_dict())
+        # the last call may change buffers
+        for training in (False, True):
+            logits = []
+            for decoder in (used, rebuilt):
+                torch.default_generator.manual_seed(0)
+                noise = noise_BK if training else None
+                logits.append(decoder.train(training)(x_BLD.clone(), noise))
+            where = "in training" if training else "in evaluation"
+            _check_same_logits(logits[0], logits[1], MIXING_SHARE, spec, where)
+
+
+def _check_same_logits(
+    logits_BC: Tensor,
+    rebuilt_BC: Tensor,
+    share: float,
+    spec: DecoderSpec,
+    where: str,
+) -> None:
+    """Refuse a decoder if one rebuilt from its weights gives most rows other logits.
+
+    Rounding can change a mechanism that sorts or counts, but not on most rows.
+
+    Args:
+        logits_BC: of the decoder.
+        rebuilt_BC: of the rebuilt decoder.
+        share: of the largest logit that rounding may change.
+        spec: of the decoder, for the message.
+        where: the logits were computed, for the message.
+    """
+    distance_B = (logits_BC - rebuilt_BC).abs().amax(1)
+    largest_logit = logits_BC.abs().max()
+    # the median; written so that a distance that is no number is refused
+    distance = distance_B.median()
+    if distance <= share * largest_logit:
+        return
+    raise ConfigError(
+        f"the logits of '{spec.attention}' + '{spec.head}' depend on more than its "
+        "saved weights",
+        expected="all that a part keeps between calls is a parameter or a persistent "
+        "buffer",
+        found="a decoder rebuilt from the weights, whose logits differ by "
+        f"{distance:.1e} of {largest_logit:.1e}",
+        where=where,
+        hint="self.register_buffer for tensors and counts, nn.ModuleList for modules; "
+        "no random generator of its own",
+    )
 
 
 def _check_density(attention: Attention, x_BLD: Tensor, name: str) -> None:

@@ -45,6 +45,11 @@ from gaam_decoder.training.data import (
     labels_by_seed,
     measure_layers,
 )
+from gaam_decoder.training.own_decoder import (
+    ROWS_REBUILT,
+    check_rebuilt,
+    has_own_part,
+)
 from gaam_decoder.training.seed_result import (
     FinishedSeed,
     add_attention_maps,
@@ -499,6 +504,9 @@ class SeedBatch:
                 states = copy.deepcopy(self.decoder.states)
                 finished.append(FinishedSeed(result, attention, states))
 
+        if has_own_part(self.spec):
+            self._check_rebuilt(results, test_logits_SNC)
+
         # average the attention maps over the test rows
         if test is not None:
             add_attention_maps(finished, test, self.eval_batch_size(test))
@@ -506,6 +514,38 @@ class SeedBatch:
             seconds = self.seconds + time.perf_counter() - start
             result.seconds = seconds / len(self.seeds)
         return results
+
+    def _check_rebuilt(
+        self, results: Sequence[SeedResult], test_logits_SNC: Tensor
+    ) -> None:
+        """Refuse a user's decoder whose saved weights do not give its logits again.
+
+        Args:
+            results: of the seeds.
+            test_logits_SNC: logits of the N test rows; without rows for a final model,
+                whose training rows take their place.
+        """
+        num_rows = ROWS_REBUILT
+        # such a mechanism needs all the rows of a batch
+        if self.decoder.attention.depends_on_batch:
+            num_rows = self.recipe.batch_size
+        subset = self.data.test or self.data.train
+        subset = Subset(
+            features=subset.features,
+            rows=subset.rows[:num_rows],
+            label_N=subset.label_N[:num_rows],
+        )
+        logits_SBC = test_logits_SNC[:, :num_rows]
+        if not self.data.test:
+            logits_SBC = self.logits(subset, self.kept_weights).float().cpu()
+        [x_BLD] = subset.features.batches(subset.rows, len(subset))
+        check_rebuilt(
+            self.spec,
+            results,
+            x_BLD.to(self.decoder.dtype),
+            logits_SBC,
+            self.step.eval_autocast,
+        )
 
     def _load_kept_weights(self, index: int) -> None:
         """Load the kept weights of one seed into the decoder."""

@@ -19,6 +19,7 @@ from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.own_code import canonical_code, short_hash
 from gaam_decoder.decoder import build_attention
+from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.specs import parse_plugin
 from tests.decoder.configs import loose_config
 
@@ -261,6 +262,101 @@ WRONG_MECHANISMS = {
 }
 
 
+SAVED = f"{PLAIN}{INIT}): {SUPER}; self.w = nn.Parameter(torch.ones(1)); "
+UNSAVED_STATES = {
+    "plain tensor": (
+        f"{SAVED}self.p = torch.randn(8)\n{FORWARD}x_BLD * self.p * self.w\n",
+        "in evaluation",
+    ),
+    "buffer that is not saved": (
+        f"{SAVED}self.register_buffer('p', torch.randn(8), persistent=False)\n"
+        f"{FORWARD}x_BLD * self.p * self.w\n",
+        "in evaluation",
+    ),
+    "modules in a list": (
+        f"{SAVED}self.maps = [nn.Linear(8, 8).requires_grad_(False)]\n"
+        f"{FORWARD}self.maps[0](x_BLD) * self.w\n",
+        "in evaluation",
+    ),
+    "count": (
+        f"{SAVED}self.n = 0\n"
+        "    def forward(self, x_BLD):\n"
+        "        self.n += self.training\n"
+        "        return x_BLD * self.w * min(1, self.n / 9)\n",
+        "in evaluation",
+    ),
+    "count that only training reads": (
+        f"{SAVED}self.n = 0\n"
+        "    def forward(self, x_BLD):\n"
+        "        self.n += self.training\n"
+        "        return x_BLD * self.w * (self.n if self.training else 1)\n",
+        "in training",
+    ),
+    "start value of the first batch": (
+        f"{SAVED}self.start = None\n"
+        "    def forward(self, x_BLD):\n"
+        "        if self.training and self.start is None: self.start = x_BLD.std()\n"
+        "        return x_BLD * self.w * (self.start or 1)\n",
+        "in evaluation",
+    ),
+    "generator of its own": (
+        f"{SAVED}self.g = torch.Generator().manual_seed(0)\n"
+        "    def forward(self, x_BLD):\n"
+        "        if not self.training: return x_BLD * self.w\n"
+        "        return x_BLD * self.w * torch.rand(1, generator=self.g)\n",
+        "in training",
+    ),
+    "kept batch": (
+        f"{SAVED}self.kept = torch.ones(1)\n"
+        "    def forward(self, x_BLD):\n"
+        "        if self.training: self.kept = x_BLD[0, 0].detach()\n"
+        "        return x_BLD * self.w * self.kept\n",
+        "in evaluation",
+    ),
+    "count of more steps than a trial": (
+        f"{SAVED}self.n = 0\n"
+        "    def forward(self, x_BLD):\n"
+        "        self.n += self.training\n"
+        "        return x_BLD * self.w * (1 + (self.n > 4))\n",
+        "seed 0, after the training",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSAVED_STATES)
+def test_a_mechanism_that_keeps_more_than_its_weights_is_refused(
+    name: str, small_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    code, where = UNSAVED_STATES[name]
+    with pytest.raises(ConfigError, match="parameter or a persistent") as refusal:
+        train_own(code, small_cache, tmp_path, epochs=5)
+    assert refusal.value.details["where"].endswith(where)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_buffer_may_be_replaced_or_changed_in_place(
+    seeds: int, small_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    for change in ("self.m.copy_(new)", "self.m = new"):
+        monkeypatch.setattr(plugins, "_REGISTERED", {})
+        code = (
+            f"{SAVED}self.register_buffer('m', torch.zeros(8))\n"
+            "    def forward(self, x_BLD):\n"
+            "        new = 0.9 * self.m + 0.1 * x_BLD.mean((0, 1))\n"
+            f"        if self.training: {change}\n"
+            "        return x_BLD * self.w - self.m\n"
+        )
+        folder = tmp_path / change
+        folder.mkdir()
+        runs += train_own(code, small_cache, folder, seeds=seeds)
+    in_place, replaced = runs
+    assert np.array_equal(in_place.logits, replaced.logits)
+    with replaced.tensors(WEIGHTS_FILE) as file:
+        assert file.get_tensor("attention.m").any()
+
+
 @pytest.fixture(scope="module")
 def small_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     states = np.random.default_rng(0).normal(size=(40, 6, 8)).astype(np.float32)
@@ -270,7 +366,9 @@ def small_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cache
 
 
-def train_own(code: str, cache: Path, folder: Path) -> list[gaam_decoder.RunResult]:
+def train_own(
+    code: str, cache: Path, folder: Path, *, seeds: int = 2, epochs: int = 1
+) -> list[gaam_decoder.RunResult]:
     file = folder / "own.py"
     file.write_text(code, "utf-8")
     name = "Gate" if "DensityGate" in code else "Own"
@@ -278,8 +376,8 @@ def train_own(code: str, cache: Path, folder: Path) -> list[gaam_decoder.RunResu
         attn=f"{file}:{name}",
         cache=cache,
         runs=folder / "runs",
-        seeds=2,
-        epochs=1,
+        seeds=seeds,
+        epochs=epochs,
         lr=1e-3,
         probe=False,
     )

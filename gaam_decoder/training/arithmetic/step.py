@@ -85,7 +85,7 @@ class Step:
         self._clips_before_unscaling = recipe.clip_order == "clip-first"
         # the type of matrix products, if it is not that of the parameters
         self._autocast = AUTOCAST_TYPES.get(engine.dtype)
-        self._eval_autocast = self._autocast if recipe.eval_dtype == "same" else None
+        self.eval_autocast = self._autocast if recipe.eval_dtype == "same" else None
         self.compiler = Compiler(enabled=engine.compiled, device_type=engine.kind)
 
     @torch.no_grad()
@@ -278,7 +278,7 @@ class Step:
                 buffers,
                 x_BLD,
                 noise_BK=None,
-                product_dtype=self._eval_autocast,
+                product_dtype=self.eval_autocast,
             )
 
         logits_SBC: Tensor = _map_over_seeds(logits_of_seed, *weights)
@@ -296,17 +296,20 @@ class Step:
 
         Args:
             parameters: of the seed.
-            buffers: of the seed; training changes them in place.
+            buffers: of the seed; the new values of training take their places.
             x_BLD: states of the rows.
             noise_BK: K uniform random numbers for each row, such as for dropout; None
                 where the decoder draws none.
             product_dtype: of matrix products; None: that of the parameters.
         """
         has_autocast = product_dtype is not None
+        tensors = parameters | buffers
         with torch.autocast(x_BLD.device.type, product_dtype, enabled=has_autocast):
             logits_BC: Tensor = functional_call(
-                self._decoder, (parameters, buffers), (x_BLD, noise_BK)
+                self._decoder, tensors, (x_BLD, noise_BK)
             )
+        # a part may assign a new tensor to a buffer: torch writes it into ``tensors``
+        buffers.update((name, tensors[name]) for name in buffers)
         return logits_BC.to(self._dtype)
 
 
