@@ -197,9 +197,14 @@ class Decoder(nn.Module):
     def num_parameters(self) -> dict[str, int]:
         """Number of learned values, of the attention and in total."""
         return {
-            "attention": sum(p.numel() for p in self.attention.parameters()),
-            "total": sum(p.numel() for p in self.parameters()),
+            "attention": _num_learned(self.attention),
+            "total": _num_learned(self),
         }
+
+
+def _num_learned(module: nn.Module) -> int:
+    """Number of the values of a module that training changes."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 @contextmanager

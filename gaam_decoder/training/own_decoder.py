@@ -45,6 +45,7 @@ def check_own_decoder(spec: DecoderSpec) -> None:
     if not (has_own_attention or has_own_head):
         return
     decoder = build_decoder(spec, seed=0).eval()
+    _check_names_of_weights(decoder, spec)
     generator = torch.Generator().manual_seed(0)
     shape = (ROWS_TRIED, spec.num_layers, spec.hidden_size)
     x_BLD = torch.randn(shape, generator=generator)
@@ -65,6 +66,31 @@ def check_own_decoder(spec: DecoderSpec) -> None:
     if head_class(spec.head).trained_by == "steps":
         with own_code(spec.attention, "mechanism", "forward runs in training"):
             _check_state_is_saved(spec, x_BLD)
+
+
+def _check_names_of_weights(decoder: Decoder, spec: DecoderSpec) -> None:
+    """Refuse weights that have two names, or that are no tensors of the decoder.
+
+    Raises:
+        ConfigError: the weights cannot be saved, or none is trained.
+    """
+    named_tensors = dict(decoder.named_parameters()) | dict(decoder.named_buffers())
+    others = sorted(decoder.state_dict().keys() - named_tensors.keys())
+    if others:
+        raise ConfigError(
+            f"'{spec.attention}' + '{spec.head}' cannot be saved",
+            expected="each parameter and buffer has one name, and nothing else is "
+            "in state_dict",
+            found=f"{others[0]}, which is the tensor of another name or no tensor",
+            hint="register a shared module once, and read it from there",
+        )
+    is_trained = decoder.head.trained_by == "steps"
+    if is_trained and decoder.num_parameters()["total"] == 0:
+        raise ConfigError(
+            f"'{spec.attention}' + '{spec.head}' has nothing to train",
+            expected="a parameter with requires_grad",
+            found="none",
+        )
 
 
 def has_own_part(spec: DecoderSpec) -> bool:

@@ -32,7 +32,7 @@ def check_decoder(spec: DecoderSpec, select: str) -> None:
     if head_class(spec.head).trained_by != "fit":
         return
     # a fit sees fixed features of each row
-    num_parameters = decoder.num_parameters()["attention"]
+    num_parameters = sum(p.numel() for p in decoder.attention.parameters())
     if num_parameters or decoder.attention.depends_on_batch:
         problem = "whose output for a row depends on the other rows of a batch"
         if num_parameters:

@@ -18,7 +18,7 @@ import gaam_decoder
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.own_code import canonical_code, short_hash
-from gaam_decoder.decoder import build_attention
+from gaam_decoder.decoder import DecoderSpec, build_attention, build_decoder
 from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.specs import parse_plugin
 from tests.decoder.configs import loose_config
@@ -258,6 +258,11 @@ WRONG_MECHANISMS = {
         f"{PLAIN}{IDENTITY}    def learned(self): return [self.w]",
         "a dictionary",
     ),
+    "tied weights": (
+        f"{PLAIN}{IDENTITY}{INIT}): {SUPER}; self.a = nn.Linear(8, 8); "
+        "self.b = self.a; self.w = nn.Parameter(torch.ones(8))",
+        "attention.b.bias, which is the tensor of another name",
+    ),
     "file ends the process": (f"{PLAIN}{IDENTITY}exit(1)", "SystemExit"),
 }
 
@@ -332,6 +337,35 @@ def test_a_mechanism_that_keeps_more_than_its_weights_is_refused(
     with pytest.raises(ConfigError, match="parameter or a persistent") as refusal:
         train_own(code, small_cache, tmp_path, epochs=5)
     assert refusal.value.details["where"].endswith(where)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_frozen_parameter_is_not_trained(
+    seeds: int, small_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    code = (
+        f"{SAVED}self.fc = nn.Linear(8, 8).requires_grad_(False)\n"
+        f"{FORWARD}self.fc(x_BLD) * self.w\n"
+    )
+    [run] = train_own(code, small_cache, tmp_path, seeds=seeds)
+    own = parse_plugin(f"{tmp_path}/own.py:Own", "mechanism")
+    with run.tensors(WEIGHTS_FILE) as file:
+        frozen_SDD = file.get_tensor("attention.fc.weight")
+        trained_S1 = file.get_tensor("attention.w")
+    for seed in range(seeds):
+        decoder_spec = DecoderSpec(
+            attention=own,
+            head=parse_plugin("linear", "head"),
+            num_layers=6,
+            hidden_size=8,
+            num_classes=2,
+        )
+        untrained = build_decoder(decoder_spec, seed)
+        before_DD = untrained.get_parameter("attention.fc.weight").numpy()
+        assert np.array_equal(frozen_SDD[seed], before_DD)
+        assert trained_S1[seed] != 1
+    assert run.parameters["attention"] == 1
 
 
 @pytest.mark.parametrize("seeds", [1, 2])

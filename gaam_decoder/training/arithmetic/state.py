@@ -83,7 +83,7 @@ class Weights(NamedTuple):
     """The parameters and buffers of S seeds."""
 
     parameters: Stacked
-    buffers: Stacked
+    buffers: Stacked  # and the parameters that are not trained
 
     def cloned(self) -> Weights:
         """A copy, which further steps do not change."""
@@ -122,12 +122,8 @@ class State(NamedTuple):
             scaled: whether losses are scaled, as float16 needs it.
         """
         num_seeds = len(decoders)
-        parameters = _stacked(
-            [dict(decoder.named_parameters()) for decoder in decoders], device
-        )
-        buffers = _stacked(
-            [dict(decoder.named_buffers()) for decoder in decoders], device
-        )
+        parameters = _stacked(list(map(_trained_parameters, decoders)), device)
+        buffers = _stacked(list(map(_untrained_tensors, decoders)), device)
         return cls(
             parameters=parameters,
             buffers=buffers,
@@ -161,6 +157,23 @@ class State(NamedTuple):
             tensors["scaling.good_S"] = self.scaling.good_steps_S
             tensors["scaling.steps_S"] = self.scaling.steps_S
         return tensors
+
+
+def _trained_parameters(decoder: Decoder) -> Stacked:
+    """The parameters by name, without those that a user froze."""
+    return {
+        name: value for name, value in decoder.named_parameters() if value.requires_grad
+    }
+
+
+def _untrained_tensors(decoder: Decoder) -> Stacked:
+    """The buffers by name, and the parameters that a user froze."""
+    frozen = {
+        name: value
+        for name, value in decoder.named_parameters()
+        if not value.requires_grad
+    }
+    return dict(decoder.named_buffers()) | frozen
 
 
 def _stacked(tensors_by_seed: Sequence[Stacked], device: torch.device) -> Stacked:
