@@ -19,7 +19,7 @@ from gaam_cache.common.errors import ConfigError
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.attention.frames.num_heads import DEFAULT_HEADS
 from gaam_decoder.heads.base import Head
-from gaam_decoder.specs import Spec, build, own_code, plugin_options
+from gaam_decoder.specs import Spec, attention_class, build, own_code, plugin_options
 from gaam_decoder.tasks import CLASSIFICATION, task_of
 
 STREAMS = {
@@ -267,7 +267,8 @@ def with_derived_options(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
     """
     derived = _derived_options(spec, num_layers, hidden_size)
     unusual = {name: value for name, value in derived.items() if value != DEFAULT_HEADS}
-    options = dict(spec.options) | unusual
+    # an option that was given stays as it is
+    options = unusual | dict(spec.options)
     return Spec(spec.name, tuple(sorted(options.items())))
 
 
@@ -287,24 +288,42 @@ def canonical_spec(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
     return Spec(full_spec.name, tuple(options))
 
 
-# A sweep asks for the same mechanism thousands of times.
-@functools.cache
 def _derived_options(spec: Spec, num_layers: int, hidden_size: int) -> dict[str, Any]:
     """The options whose default is None, with the values that a mechanism has.
 
     It derives a value from the dimensions where none is given: the number of heads.
     """
+    return _derived_of_class(attention_class(spec), spec, num_layers, hidden_size)
+
+
+# A sweep asks for the same mechanism thousands of times. The class is an argument
+# because a person may edit it while the process runs.
+@functools.cache
+def _derived_of_class(
+    cls: type, spec: Spec, num_layers: int, hidden_size: int
+) -> dict[str, Any]:
+    """The options of ``_derived_options``, of a class."""
     with shapes_only():
         attention = build_attention(spec, num_layers, hidden_size)
     values = {}
-    for name, option in plugin_options(type(attention)).items():
-        if option.default is not None:
+    for name, option in plugin_options(cls).items():
+        # a person's own constructor may store something else under the option's name
+        if option.default is not None or not _is_declared_by_gaam(cls, name):
             continue
         # the mechanism keeps the value as an attribute
         value = getattr(attention, name, None)
         if isinstance(value, (int, float, str)):
             values[name] = value
     return values
+
+
+def _is_declared_by_gaam(cls: type, option: str) -> bool:
+    """Whether the constructor that declares an option is one of gaam's own."""
+    for base in cls.__mro__:
+        constructor = vars(base).get("__init__")
+        if option in (getattr(constructor, "__kwdefaults__", None) or {}):
+            return base.__module__.startswith(f"{__package__}.")
+    return False
 
 
 def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:

@@ -350,6 +350,12 @@ def own_code(spec: Spec, kind: str, expected: str) -> AbstractContextManager[Non
     )
 
 
+def attention_class(spec: Spec) -> type:
+    """The class of a mechanism."""
+    cls: type = plugins.load(KINDS["mechanism"].package, spec.name, kind="mechanism")
+    return cls
+
+
 def head_class(spec: Spec) -> type[Head]:
     """The class of a head."""
     cls: type[Head] = plugins.load(KINDS["head"].package, spec.name, kind="head")

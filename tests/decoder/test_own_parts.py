@@ -18,7 +18,13 @@ import gaam_decoder
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.own_code import canonical_code, short_hash
-from gaam_decoder.decoder import DecoderSpec, build_attention, build_decoder
+from gaam_decoder.decoder import (
+    DecoderSpec,
+    build_attention,
+    build_decoder,
+    canonical_spec,
+    with_derived_options,
+)
 from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.specs import parse_plugin
 from tests.decoder.configs import loose_config
@@ -337,6 +343,51 @@ def test_a_mechanism_that_keeps_more_than_its_weights_is_refused(
     with pytest.raises(ConfigError, match="parameter or a persistent") as refusal:
         train_own(code, small_cache, tmp_path, epochs=5)
     assert refusal.value.details["where"].endswith(where)
+
+
+TAU = """
+import torch
+from torch import nn
+from gaam_decoder.attention import Attention
+
+class Own(Attention):
+    def __init__(self, num_layers, hidden_size, *, tau: float | None = None):
+        super().__init__(num_layers, hidden_size)
+        self.tau = 1 / (DEFAULT if tau is None else tau)
+        self.w = nn.Parameter(torch.ones(1))
+    def forward(self, x_BLD):
+        return x_BLD * self.w * self.tau
+"""
+
+
+@pytest.mark.parametrize("tau", [None, 2.0, 0.125])
+def test_an_option_is_trained_as_given_whatever_the_class_stores(
+    tau: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    file = tmp_path / "own.py"
+    name = "Own" if tau is None else f"Own:tau={tau}"
+    # an edit changes the default
+    for default in (4.0, 16.0):
+        file.write_text(TAU.replace("DEFAULT", str(default)), "utf-8")
+        spec = parse_plugin(f"{tmp_path}/own.py:{name}", "mechanism")
+        for named in (with_derived_options, canonical_spec):
+            assert str(named(spec, 12, 8)) == name
+            attention = build_attention(named(spec, 12, 8), 12, 8)
+            assert attention.tau == 1 / (tau or default)
+
+
+def test_an_own_gate_names_its_number_of_heads_after_an_edit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    file = tmp_path / "own.py"
+    heads = []
+    for init in ("", f"{INIT}, **more: int): super().__init__(2 * num_layers, 8)"):
+        file.write_text(f"{GATE}{STATIC}(r, s): return r / s\n{init}\n", "utf-8")
+        spec = parse_plugin(f"{file}:Gate", "mechanism")
+        heads.append(str(with_derived_options(spec, 6, 8)))
+    assert heads == ["Gate:heads=2", "Gate:heads=4"]
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
