@@ -7,7 +7,7 @@ random numbers of a row, E features before a mechanism's final map.
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -269,7 +269,7 @@ def with_derived_options(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
     unusual = {name: value for name, value in derived.items() if value != DEFAULT_HEADS}
     # an option that was given stays as it is
     options = unusual | dict(spec.options)
-    return Spec(spec.name, tuple(sorted(options.items())))
+    return replace(spec, options=tuple(sorted(options.items())))
 
 
 def canonical_spec(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
@@ -285,7 +285,7 @@ def canonical_spec(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
         for name, value in full_spec.options
         if not (name in derivable_names and value == DEFAULT_HEADS)
     ]
-    return Spec(full_spec.name, tuple(options))
+    return replace(full_spec, options=tuple(options))
 
 
 def _derived_options(spec: Spec, num_layers: int, hidden_size: int) -> dict[str, Any]:

@@ -72,6 +72,12 @@ class Spec:
     """Options that differ from their defaults, sorted by name."""
     file: str = field(default="", compare=False)
     """The file of a user's own class, from which workers load it again."""
+    identity: object = field(default=None, compare=False, repr=False)
+    """What tells a user's own class from a later one of the same name."""
+
+    def __reduce__(self) -> tuple[type[Spec], tuple[object, ...]]:
+        """Leave out the identity: a class of a session belongs to one process."""
+        return Spec, (self.name, self.options, self.file)
 
     def __str__(self) -> str:
         """The canonical form: two specs are the same exactly when this is equal."""
@@ -152,7 +158,8 @@ def parse_plugin(plugin: object, kind: str) -> Spec:
         raise ValueError("a text such as name:key=value, or a class")
     name, file = plugins.register_class(package, plugin, kind=kind)
     spec = parse_spec(f"{name}{options_text}", kind, written=written)
-    return replace(spec, file=file)
+    identity = plugins.identity(package, plugin, name)
+    return replace(spec, file=file, identity=identity)
 
 
 def parse_spec(
@@ -323,6 +330,8 @@ def build(spec: Spec, kind: str, *arguments: Any) -> Any:
     """Build a plug-in; ``arguments`` are those of its kind, before the options."""
     package = KINDS[kind].package
     cls = plugins.load(package, spec.name, kind=kind)
+    if spec.identity is not None:
+        plugins.check_identity(package, spec.name, spec.identity, kind)
     options = dict(spec.options)
     # an error in gaam's own code is a bug, and needs its traceback
     if plugins.origin(package, spec.name) is None:

@@ -166,6 +166,41 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
     return name, str(source) if is_file else ""
 
 
+def identity(package: str, given: object, name: str) -> object:
+    """What tells a registered class from a later one of the same name.
+
+    Args:
+        package: dotted name of the folder.
+        given: the class; or ``FILE.py:CLASS``, of which each reading makes a new class,
+            so that the hash of its code takes its place.
+        name: of the registered class.
+    """
+    return given if isinstance(given, type) else _REGISTERED[package, name].code_hash
+
+
+def check_identity(package: str, name: str, expected: object, kind: str) -> None:
+    """Refuse a class in place of which another one was registered later.
+
+    Args:
+        package: dotted name of the folder.
+        name: of the class.
+        expected: its ``identity``.
+        kind: what people call such a plug-in.
+
+    Raises:
+        ConfigError: the registered class is another one.
+    """
+    registered = _REGISTERED.get((package, name))
+    if registered is None or expected in (registered.cls, registered.code_hash):
+        return
+    raise ConfigError(
+        f"the {kind} '{name}' was defined again after it was given",
+        expected=f"one class of the name '{name}' at a time",
+        found=f"a later '{name}' of other code or of another cell",
+        hint="give each class a name of its own, or make the config anew",
+    )
+
+
 def split_file_class(text: str) -> tuple[str, str]:
     """Split ``FILE.py:CLASS:OPTIONS`` into the class and ``:OPTIONS``.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import linecache
+import pickle
 import re
 import sys
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import gaam_cache
 import gaam_decoder
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.own_code import canonical_code, short_hash
+from gaam_decoder.attention import Attention
 from gaam_decoder.decoder import (
     DecoderSpec,
     build_attention,
@@ -375,6 +378,43 @@ def test_an_option_is_trained_as_given_whatever_the_class_stores(
             assert str(named(spec, 12, 8)) == name
             attention = build_attention(named(spec, 12, 8), 12, 8)
             assert attention.tau == 1 / (tau or default)
+
+
+def own_gate(scale: float) -> type[Attention]:
+    class Own(Attention):
+        def __init__(self, num_layers: int, hidden_size: int) -> None:
+            super().__init__(num_layers, hidden_size)
+            self.w = torch.nn.Parameter(torch.ones(1))
+
+        def forward(self, x_BLD: Tensor) -> Tensor:
+            return x_BLD * self.w * scale
+
+    return Own
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_of_two_classes_of_one_name_none_is_trained_in_place_of_the_other(
+    at_once: bool, small_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    settings: dict[str, Any] = {
+        "cache": small_cache,
+        "runs": tmp_path,
+        "seeds": 1,
+        "epochs": 1,
+        "lr": 1e-3,
+        "probe": False,
+    }
+    classes = [own_gate(1.0), own_gate(9.0)]
+    configs: list[Any] = [loose_config(attn=tuple(classes), **settings)]
+    if not at_once:
+        configs = [loose_config(attn=cls, **settings) for cls in classes]
+    with pytest.raises(ConfigError, match="'Own' was defined again"):
+        gaam_decoder.train(configs[0])
+    # the last class is the one that its name stands for
+    [run] = gaam_decoder.train(loose_config(attn=classes[1], **settings))
+    assert run.attention == "Own"
+    assert pickle.loads(pickle.dumps(configs[0].attn)) == configs[0].attn
 
 
 def test_an_own_gate_names_its_number_of_heads_after_an_edit(
