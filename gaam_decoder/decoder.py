@@ -5,6 +5,8 @@ random numbers of a row, E features before a mechanism's final map.
 """
 
 import functools
+import pickle
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.common.devices import float64
+from gaam_cache.common.devices import LOADING_LOCK, float64
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.attention.frames.num_heads import DEFAULT_HEADS
@@ -208,31 +210,60 @@ def _num_learned(module: nn.Module) -> int:
 
 
 @contextmanager
-def without_random_numbers() -> Iterator[None]:
+def without_random_numbers(*, has_own_code: bool = False) -> Iterator[None]:
     """Train a decoder in this block, which must draw no random numbers of its own.
+
+    Args:
+        has_own_code: whether code of a user runs, which may draw them by NumPy or
+            Python, too.
 
     Raises:
         ConfigError: the block has changed a global random generator.
     """
-    states_before = _random_states()
+    states_before = _random_states(has_own_code=has_own_code)
     yield
-    is_unchanged = all(map(torch.equal, states_before, _random_states()))
-    if not is_unchanged:
+    if states_before != _random_states(has_own_code=has_own_code):
         raise ConfigError(
             "the decoder draws random numbers of its own while it trains",
             expected="none: heads are handed noise",
         )
 
 
-def _random_states() -> list[Tensor]:
-    """States of the global random generators of all devices."""
-    states = [torch.random.get_rng_state()]
+def _random_states(*, has_own_code: bool) -> list[object]:
+    """States of the global random generators of all devices, and of other packages."""
+    tensors = [torch.random.get_rng_state()]
     is_initialized: Any = torch.cuda.is_initialized
     if is_initialized():
-        states += torch.cuda.get_rng_state_all()
+        tensors += torch.cuda.get_rng_state_all()
     if torch.backends.mps.is_available():
-        states.append(torch.mps.get_rng_state())
+        tensors.append(torch.mps.get_rng_state())
+    states: list[object] = [tensor.numpy().tobytes() for tensor in tensors]
+    if has_own_code:
+        states.append(pickle.dumps(np.random.get_state()))  # noqa: NPY002 a user's draws
+        states.append(random.getstate())
     return states
+
+
+def _seed_generators(seed: int) -> None:
+    """Seed the global random generators of the CPU, which constructors draw from."""
+    # torch.manual_seed() would also seed the GPUs, whose state is not restored.
+    torch.default_generator.manual_seed(seed)
+    # the constructor of a user's own part may draw by these
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    random.seed(seed)
+
+
+@contextmanager
+def _restored_generators() -> Iterator[None]:
+    """Give the global random generators of the CPU their states back after a block."""
+    numpy_state = np.random.get_state()  # noqa: NPY002
+    python_state = random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        random.setstate(python_state)
 
 
 @contextmanager
@@ -331,14 +362,13 @@ def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
 
     The global random state stays as it was.
     """
-    with torch.random.fork_rng(devices=[]):
-        # torch.manual_seed() would also seed the GPUs, whose state is not restored.
-        torch.default_generator.manual_seed(stream_seed(seed, "attention"))
+    with LOADING_LOCK, _restored_generators():
+        _seed_generators(stream_seed(seed, "attention"))
         attention = build_attention(spec.attention, spec.num_layers, spec.hidden_size)
         # a mechanism of a person may lack it: then the error names its file
         with own_code(spec.attention, "mechanism", "output_shape is (layers, size)"):
             layers, size = attention.output_shape
-        torch.default_generator.manual_seed(stream_seed(seed, "head"))
+        _seed_generators(stream_seed(seed, "head"))
         head = build(spec.head, "head", layers, size, spec.num_classes)
     targets: TargetScale | None = None
     if task_of(spec.task).standardises:

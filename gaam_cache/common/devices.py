@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,10 @@ _NO_MEMORY = re.compile(
     re.IGNORECASE,
 )
 """Messages about memory of torch, oneDNN, NumPy, HDF5, the loader, CPython and CUDA."""
+LOADING_LOCK = threading.RLock()
+"""Held while an encoder is opened or a decoder is built. While transformers loads
+weights it sets the default type of all threads, and parameters are of that type. While
+a decoder is built, the random generators of the process have its seed."""
 _workers_here = 1
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common import plugins
+from gaam_cache.common.devices import LOADING_LOCK
 from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.base import Encoder, prefetch
@@ -32,9 +33,6 @@ from gaam_cache.store.plan import Plan
 
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 """Modes of Pillow's pictures that a PNG file keeps as they are."""
-LOADING_LOCK = threading.Lock()
-"""Held while an encoder is opened or a decoder is built. While transformers loads
-weights it sets the default type of all threads, and parameters are of that type."""
 
 
 class LocatedRows(NamedTuple):

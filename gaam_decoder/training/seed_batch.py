@@ -27,7 +27,7 @@ from gaam_decoder.losses.base import Loss, balanced, balanced_labels
 from gaam_decoder.optimizers.base import Stacked
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.write import SeedResult
-from gaam_decoder.specs import build
+from gaam_decoder.specs import build, is_foreign
 from gaam_decoder.tasks import task_of
 from gaam_decoder.training.arithmetic.compiled import Compiler
 from gaam_decoder.training.arithmetic.engine import (
@@ -108,6 +108,8 @@ class SeedBatch:
         self._rate_factor = 1.0
         self.seed_states = [SeedState.before_training(seed, recipe) for seed in seeds]
         self.task = task_of(spec.task)
+        self._has_own_part = has_own_part(spec)
+        self._has_own_code = self._has_own_part or is_foreign(recipe.loss, "loss")
 
         # the labels of each seed, which a control experiment shuffles
         self._label_SN, self._validation_label_SV = labels_by_seed(
@@ -222,7 +224,7 @@ class SeedBatch:
         """
         start = time.perf_counter()
         epoch = self.epochs_done + 1
-        with without_random_numbers():
+        with without_random_numbers(has_own_code=self._has_own_code):
             self._train_on_all_rows(epoch)
 
         # evaluate on the validation rows, unless all seeds have failed
@@ -504,7 +506,7 @@ class SeedBatch:
                 states = copy.deepcopy(self.decoder.states)
                 finished.append(FinishedSeed(result, attention, states))
 
-        if has_own_part(self.spec):
+        if self._has_own_part:
             self._check_rebuilt(results, test_logits_SNC)
 
         # average the attention maps over the test rows

@@ -19,7 +19,7 @@ from gaam_cache.common import devices
 from gaam_cache.common.errors import CacheError, ConfigError, DataError, NumericsError
 from gaam_cache.common.messages import excerpt, join_first
 from gaam_cache.config import has_columns
-from gaam_cache.extraction.rows import LOADING_LOCK, LocatedRows, RowEncoder
+from gaam_cache.extraction.rows import LocatedRows, RowEncoder
 from gaam_cache.importing.arrays import refuse_mask
 from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
@@ -269,9 +269,8 @@ class Predictor:
 
         ``weights`` are by name, of all seeds, (S, ...).
         """
-        with LOADING_LOCK:
-            decoder = build_decoder(_decoder_spec(self._config), seed=0)
-            decoder = decoder.eval().to(self._device)
+        decoder = build_decoder(_decoder_spec(self._config), seed=0)
+        decoder = decoder.eval().to(self._device)
         decoder.head.resize(_head_weights(weights))
         return decoder
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import linecache
 import pickle
+import random
 import re
 import sys
 from pathlib import Path
@@ -428,6 +429,73 @@ def test_an_own_gate_names_its_number_of_heads_after_an_edit(
         spec = parse_plugin(f"{file}:Gate", "mechanism")
         heads.append(str(with_derived_options(spec, 6, 8)))
     assert heads == ["Gate:heads=2", "Gate:heads=4"]
+
+
+DRAWS = {
+    "torch": "torch.rand(())",
+    "NumPy": "float(numpy.random.rand())",
+    "Python": "random.random()",
+}
+
+
+@pytest.mark.parametrize("package", DRAWS)
+def test_a_seed_decides_what_a_constructor_draws(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    code = (
+        f"import numpy, random\n{PLAIN}{IDENTITY}{INIT}): {SUPER}; "
+        f"self.w = nn.Parameter(torch.ones(8) * {DRAWS[package]})\n"
+    )
+    (tmp_path / "own.py").write_text(code, "utf-8")
+    spec = DecoderSpec(
+        attention=parse_plugin(f"{tmp_path}/own.py:Own", "mechanism"),
+        head=parse_plugin("linear", "head"),
+        num_layers=6,
+        hidden_size=8,
+        num_classes=2,
+    )
+    states = np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
+    drawn = [
+        build_decoder(spec, seed).get_parameter("attention.w")[0].item()
+        for seed in (0, 1, 0)
+    ]
+    assert drawn[0] == drawn[2] != drawn[1]
+    assert states == (np.random.get_state()[1].tolist(), random.getstate())  # noqa: NPY002
+
+
+@pytest.mark.parametrize("package", DRAWS)
+def test_random_numbers_that_a_mechanism_or_a_loss_draws_in_training_are_noticed(
+    package: str, small_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    code = (
+        f"import numpy, random\n{PLAIN}    def forward(self, x_BLD):\n"
+        f"        noise = {DRAWS[package]} if self.training else 0.0\n"
+        "        return x_BLD * self.w + noise\n"
+    )
+    with pytest.raises(ConfigError, match="random numbers of its own"):
+        train_own(code, small_cache, tmp_path)
+    code = (
+        "import numpy, random, torch\nfrom gaam_decoder.losses import Loss\n"
+        "class Noisy(Loss):\n"
+        "    def __call__(self, logits_BC, label_B):\n"
+        f"        noise = 1 + {DRAWS[package]}\n"
+        "        return torch.nn.functional.cross_entropy(logits_BC, label_B) * noise\n"
+    )
+    (tmp_path / "noisy.py").write_text(code, "utf-8")
+    config = loose_config(
+        attn="none",
+        loss=f"{tmp_path}/noisy.py:Noisy",
+        cache=small_cache,
+        runs=tmp_path / "losses",
+        seeds=1,
+        epochs=1,
+        lr=1e-3,
+        probe=False,
+    )
+    with pytest.raises(ConfigError, match="random numbers of its own"):
+        gaam_decoder.train(config)
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
