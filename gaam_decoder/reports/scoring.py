@@ -38,16 +38,18 @@ RunsByPart = Sequence[PartRuns]
 """The runs of one decoder on each part of the test rows (1, or the folds)."""
 
 
-def score_name(text: str) -> str:
-    """The name of a score that a person wrote as a name or as ``FILE.py:CLASS``.
+def score_name(score: str | type) -> str:
+    """The name of a score: a name, a class of a person's own, or ``FILE.py:CLASS``.
 
     Raises:
         ConfigError: no such file or class, or the class is no score.
     """
-    file_class, _ = plugins.split_file_class(text)
-    if not file_class:
-        return text
-    name, _ = plugins.register_class(SCORES, file_class, kind="score")
+    own_class: str | type = score
+    if isinstance(score, str):
+        own_class, _ = plugins.split_file_class(score)
+        if not own_class:
+            return score
+    name, _ = plugins.register_class(SCORES, own_class, kind="score")
     return name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import linecache
 import pickle
@@ -144,6 +145,11 @@ def test_a_loss_an_optimizer_and_a_score_may_be_from_a_file(
     assert table.score_name == "TopTwo"
     # there are two classes
     assert table.entries[0].compared_score.mean == 1
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    monkeypatch.syspath_prepend(".")
+    given: Any = importlib.import_module("top_two").TopTwo
+    (table,) = gaam_decoder.report(run, score=given).tables
+    assert table.score_name == "TopTwo"
 
 
 VECTOR_LOSS = """
