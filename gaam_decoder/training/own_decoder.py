@@ -148,6 +148,10 @@ def check_rebuilt(
             ),
         ):
             rebuilt_BC = decoder(x_BLD[row_B])[row_B].to(logits_BC)
+        # numbers far from 0 would hide a difference
+        if decoder.targets is not None:
+            logits_BC = decoder.targets.standardised(logits_BC)
+            rebuilt_BC = decoder.targets.standardised(rebuilt_BC)
         where = f"seed {result.seed}, after the training"
         _check_same_logits(logits_BC, rebuilt_BC, share, spec, where)
 

@@ -540,6 +540,19 @@ def test_a_frozen_parameter_is_not_trained(
     assert run.parameters["attention"] == 1
 
 
+def test_numbers_far_from_zero_hide_no_state_that_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    states = np.random.default_rng(0).normal(size=(40, 6, 8)).astype(np.float32)
+    targets = states[:, 0, 0] + 1000
+    cache = tmp_path / "cache"
+    gaam_cache.write(cache, {"train": (states, targets), "test": (states + 1, targets)})
+    code, where = UNSAVED_STATES["count of more steps than a trial"]
+    with pytest.raises(ConfigError, match=where):
+        train_own(code, cache, tmp_path, epochs=5)
+
+
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_buffer_may_be_replaced_or_changed_in_place(
     seeds: int, small_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
