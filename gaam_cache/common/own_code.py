@@ -19,8 +19,8 @@ import os
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from gaam_cache.common.errors import ConfigError
 
@@ -34,7 +34,7 @@ STANDARD_LIBRARY = Path(os.__file__).parent
 LOOKUPS_OF_BODY = frozenset({"LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 """Instructions of a class body that read its names, and else globals."""
 PLAIN_TYPES = (type(None), bool, int, float, complex, str, bytes)
-"""Types of globals whose value is recorded."""
+"""Types whose values are recorded."""
 Modules = dict[str, Path]
 """Modules of a person: name -> file."""
 
@@ -99,54 +99,111 @@ def hash_of_class(cls: type, kind: str, given_file: Path | None = None) -> str:
     # modules have their names, not their paths: a folder may be moved
     for name, path in sorted(modules.items()):
         parts.append(f"# {name}\n{_code_of_file(path)}")
-    parts += _plain_values(cls)
+    parts += _values_of(cls)
     return short_hash("\n".join(parts))
 
 
-def _plain_values(cls: type) -> list[str]:
-    """``NAME = VALUE`` for the plain values that a class holds or reads, sorted.
+def _values_of(cls: type) -> list[str]:
+    """``NAME = VALUE`` for the plain values that a class computes with, sorted.
 
     A loop, a function around the class or a later statement may have set them, so that
-    the text of the class does not say them.
+    the text of the class does not say them. The class and its own bases hold them, and
+    they and the person's functions that they call read them: as globals, as defaults
+    of arguments, or from a function around them.
 
     Raises:
-        ConfigError: a method reads another value of a function around it.
+        ConfigError: a function reads another value of a function around it.
     """
     lines: set[str] = set()
-    for name, value in vars(cls).items():
-        if isinstance(value, PLAIN_TYPES) and not name.startswith("__"):
-            lines.add(f"{cls.__name__}.{name} = {value!r}")
-    for function in _functions_of(cls):
-        names = _globals_read(function.__code__)
-        for code in _codes_inside(function.__code__):
-            names |= _globals_read(code)
-        for name in names & function.__globals__.keys():
-            value = function.__globals__[name]
-            if isinstance(value, PLAIN_TYPES):
-                lines.add(f"{name} = {value!r}")
-        for name, value in _variables_around(function).items():
-            if not isinstance(value, PLAIN_TYPES):
-                raise ConfigError(
-                    f"a method of your class reads '{name}' of a function around it, "
-                    "which runs cannot record",
-                    expected="a number or a text",
-                    found=_type_in_words(value),
-                    hint="give it as an option, or define it outside of the function",
-                )
-            lines.add(f"{function.__name__} {name} = {value!r}")
+    waiting: list[object] = []
+    for base in cls.__mro__:
+        if not _is_own_module(base.__module__):
+            continue
+        waiting += _functions_of(base)
+        for name, value in vars(base).items():
+            # a static method holds its function
+            text = _text_of_value(getattr(value, "__func__", value))
+            if text is not None and not name.startswith("__"):
+                lines.add(f"{base.__name__}.{name} = {text}")
+
+    seen: list[FunctionType] = []
+    while waiting:
+        function = waiting.pop()
+        if not _is_own_function(function) or function in seen:
+            continue
+        seen.append(function)
+        around = _variables_around(function)
+        for name, value in (_values_read(function) | around).items():
+            text = _text_of_value(value)
+            if text is not None:
+                lines.add(f"{name} = {text}")
+            elif name in around:
+                raise _unrecorded_value_error(name.split()[1], value)
+            waiting.append(value)
     return sorted(lines)
 
 
+def _unrecorded_value_error(name: str, value: object) -> ConfigError:
+    return ConfigError(
+        f"your class reads '{name}' of a function around it, which runs cannot record",
+        expected="a number, a text, an array, a tuple of such, or a function",
+        found=_type_in_words(value),
+        hint="give it as an option, or define it outside of the function",
+    )
+
+
+def _text_of_value(value: Any) -> str | None:
+    """A text that differs for different values; None for an object, a list or a dict.
+
+    Those may change while they are used. A function or a class has its name.
+    """
+    if isinstance(value, PLAIN_TYPES):
+        return repr(value)
+    if isinstance(value, FunctionType | BuiltinFunctionType | type):
+        return value.__qualname__
+    if type(value) is tuple:
+        texts = [_text_of_value(part) for part in value]
+        return f"({', '.join(map(str, texts))})" if None not in texts else None
+    # a number, an array or a tensor
+    if type(value).__module__ in ("numpy", "torch") and hasattr(value, "tolist"):
+        return f"{value.dtype} {short_hash(repr(value.tolist()))}"
+    return None
+
+
+def _values_read(function: FunctionType) -> dict[str, object]:
+    """Name -> value of the globals that a function reads, and of its defaults."""
+    names = _globals_read(function.__code__)
+    for code in _codes_inside(function.__code__):
+        names |= _globals_read(code)
+    values = {
+        name: function.__globals__[name] for name in names & function.__globals__.keys()
+    }
+    with contextlib.suppress(ValueError, TypeError):
+        for argument in inspect.signature(function).parameters.values():
+            if argument.default is not argument.empty:
+                name = f"{function.__qualname__}({argument.name})"
+                values[name] = argument.default
+    return values
+
+
+def _is_own_function(value: object) -> TypeGuard[FunctionType]:
+    """Whether a value is a function of the person."""
+    return isinstance(value, FunctionType) and _is_own_module(value.__module__)
+
+
 def _variables_around(function: FunctionType) -> dict[str, object]:
-    """Name -> value of the variables that a function reads of those around it."""
+    """Name -> value of the variables that a function reads of those around it.
+
+    The name begins with that of the function, unlike those of globals.
+    """
     values: dict[str, object] = {}
     names = function.__code__.co_freevars
     for name, variable in zip(names, function.__closure__ or (), strict=True):
         # a variable may have no value yet
         with contextlib.suppress(ValueError):
-            values[name] = variable.cell_contents
+            values[f"{function.__name__} {name}"] = variable.cell_contents
     # a method that calls super() holds its class
-    values.pop("__class__", None)
+    values.pop(f"{function.__name__} __class__", None)
     return values
 
 
@@ -265,6 +322,14 @@ def _is_own(name: str, path: Path) -> bool:
     if name.partition(".")[0] in GAAM or not INSTALLED.isdisjoint(path.parts):
         return False
     return path.is_file() and not _is_of_python(path)
+
+
+def _is_own_module(name: str) -> bool:
+    """Whether a module by name is a person's own; a session without a file is, too."""
+    module = sys.modules.get(name)
+    if module is None or name == "__main__":
+        return True
+    return _is_own(name, _file_of(module))
 
 
 def _is_of_python(path: Path) -> bool:

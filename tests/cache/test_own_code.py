@@ -194,6 +194,105 @@ def test_a_value_that_was_set_later_changes_the_hash(folder: Path) -> None:
     assert len({*hashes}) == 3
 
 
+VALUES = """
+import numpy as np
+import torch
+from gaam_decoder.losses import Loss
+
+K = 1.0
+PAIR = (1.0, 2.0)
+NUMBER = np.float32(1)
+ARRAY = np.ones(2)
+TENSOR = torch.ones(2, dtype=torch.bfloat16)
+act = torch.tanh
+
+def through(value, scale=1.0):
+    return act(value) * K * PAIR[0] * NUMBER * ARRAY[0] * TENSOR[0] * scale
+
+class Base(Loss):
+    power = 1.0
+    pair = (1.0, 2.0)
+    curve = staticmethod(torch.tanh)
+
+    def __call__(self, logits_BC, label_B):
+        return through(logits_BC.mean()) * self.power
+
+class Own(Base):
+    def tail(self):
+        return 0
+
+def make(k):
+    class Own(Loss):
+        def __call__(self, logits_BC, label_B, k=k):
+            return logits_BC.mean() * k
+    return Own
+
+def make_option(k):
+    class Own(Loss):
+        def __init__(self, *, k: float = k) -> None:
+            self.k = k
+        def __call__(self, logits_BC, label_B):
+            return logits_BC.mean() * self.k
+    return Own
+
+def make_base(k):
+    class Base(Loss):
+        def __call__(self, logits_BC, label_B):
+            return logits_BC.mean() * k
+    class Own(Base):
+        def tail(self):
+            return 0
+    return Own
+
+def make_helper(k):
+    def helper(value):
+        return value * k
+    class Own(Loss):
+        def __call__(self, logits_BC, label_B):
+            return helper(logits_BC.mean())
+    return Own
+"""
+LATER = [
+    "K = 3.0",
+    "PAIR = (3.0, 2.0)",
+    "NUMBER = np.float32(3)",
+    "ARRAY[0] = 3.0",
+    "TENSOR[0] = 3.0",
+    "act = torch.relu",
+    "through.__defaults__ = (3.0,)",
+    "Base.power = 3.0",
+    "Base.pair = (3.0, 2.0)",
+    "Base.curve = staticmethod(torch.relu)",
+    "Base.curve = torch.tensor(3.0)",
+    "Base.__call__ = lambda self, logits_BC, label_B: logits_BC.sum()",
+]
+
+
+@pytest.fixture
+def values(folder: Path) -> Any:
+    """A module whose classes compute with values of all kinds."""
+    (folder / "values.py").write_text(VALUES)
+    return importlib.import_module("values")
+
+
+@pytest.mark.parametrize("statement", LATER)
+def test_each_kind_of_value_that_is_set_later_changes_the_hash(
+    statement: str, values: Any
+) -> None:
+    first_hash = hash_of(values.Own)
+    assert hash_of(values.Own) == first_hash
+    exec(statement, vars(values))
+    assert hash_of(values.Own) != first_hash
+
+
+@pytest.mark.parametrize("name", ["make", "make_option", "make_base", "make_helper"])
+def test_each_value_that_a_factory_puts_into_a_class_is_in_the_hash(
+    name: str, values: Any
+) -> None:
+    hashes = [hash_of(getattr(values, name)(k)) for k in (1.0, 3.0, 1.0)]
+    assert hashes[0] == hashes[2] != hashes[1]
+
+
 def test_the_given_file_and_those_of_all_bases_count(folder: Path) -> None:
     (folder / "outer.py").write_text("from own_loss import Own\nOwn.power = [1]\n")
     (folder / "based.py").write_text(
