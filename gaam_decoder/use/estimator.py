@@ -33,7 +33,7 @@ from gaam_decoder.specs import parse_plugin
 from gaam_decoder.tasks import task_of
 from gaam_decoder.training.sweep import check_failures, train
 from gaam_decoder.use.export import card, write_export
-from gaam_decoder.use.load import open_decoder
+from gaam_decoder.use.load import check_code, open_decoder
 from gaam_decoder.use.predictor import (
     AnyPredictions,
     DecoderConfig,
@@ -317,6 +317,8 @@ class Estimator:
             # has registered none.
             parse_plugin(self.attn, "mechanism")
             parse_plugin(self.head, "head")
+            # their code may have changed since ``fit``
+            check_code(learned.config, "this estimator")
             self._predictor = Predictor(
                 learned.config, learned.weights, device=self.device
             )

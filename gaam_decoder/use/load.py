@@ -235,8 +235,7 @@ def open_decoder(
     where = str(folder)
     config, weights = _select_seed(config, weights, seed, where)
     _check_given_plugins(given_attention, given_head, config, folder)
-    _check_code(config, "mechanism", config.attention, where)
-    _check_code(config, "head", config.head, where)
+    check_code(config, where)
     return OpenedDecoder(run, config, weights)
 
 
@@ -305,6 +304,17 @@ def _read_run(run: RunResult) -> tuple[DecoderConfig, dict[str, Tensor]]:
         for name in file.keys():  # noqa: SIM118 no mapping
             weights[name] = torch.from_numpy(file.get_tensor(name)[finished])
     return config, weights
+
+
+def check_code(config: DecoderConfig, where: str) -> None:
+    """Refuse a decoder whose mechanism or head has other code than it learned with.
+
+    Args:
+        config: of the decoder.
+        where: its folder, for messages.
+    """
+    _check_code(config, "mechanism", config.attention, where)
+    _check_code(config, "head", config.head, where)
 
 
 def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None:

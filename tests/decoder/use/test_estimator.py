@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import pickle
 import sys
@@ -23,7 +24,8 @@ from sklearn.pipeline import make_pipeline
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache.common.errors import DataError, GaamError, GaamWarning
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError, DataError, GaamError, GaamWarning
 from gaam_decoder import Estimator, TrainConfig
 from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.runs.loading import load_runs
@@ -256,6 +258,40 @@ def test_a_pickled_copy_is_the_same(is_fitted: bool) -> None:
     if is_fitted:
         expected = estimator.predict_proba(STATES)
         np.testing.assert_array_equal(copy.predict_proba(STATES), expected)
+
+
+OWN_GATE = """
+import torch
+from gaam_decoder.attention import Attention
+K = 1.0
+
+class OwnGate(Attention):
+    def forward(self, x_BLD):
+        return torch.tanh(K * x_BLD)
+"""
+
+
+@pytest.mark.parametrize("change", ["edited", "set"])
+def test_an_estimator_refuses_other_code_than_that_of_its_fit(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"gate_{change}"
+    file = tmp_path / f"{name}.py"
+    file.write_text(OWN_GATE)
+    gate: Any = importlib.import_module(name)
+    estimator = Estimator(attn=gate.OwnGate, **QUICK).fit(STATES, WORDS)
+    if change == "set":
+        gate.K = -3.0
+    else:
+        pickled = pickle.dumps(estimator)
+        file.write_text(OWN_GATE.replace("1.0", "-3.0"))
+        importlib.reload(gate)
+        estimator = pickle.loads(pickled)
+    with pytest.raises(ConfigError, match=r"'OwnGate' is not the code"):
+        estimator.predict(STATES)
 
 
 @pytest.mark.parametrize(
