@@ -72,12 +72,14 @@ class Spec:
     """Options that differ from their defaults, sorted by name."""
     file: str = field(default="", compare=False)
     """The file of a user's own class, from which workers load it again."""
+    code: str = field(default="", compare=False)
+    """Origin and hash of the code of a user's own class, as ``plugins.code_hash``."""
     identity: object = field(default=None, compare=False, repr=False)
     """What tells a user's own class from a later one of the same name."""
 
     def __reduce__(self) -> tuple[type[Spec], tuple[object, ...]]:
         """Leave out the identity: a class of a session belongs to one process."""
-        return Spec, (self.name, self.options, self.file)
+        return Spec, (self.name, self.options, self.file, self.code)
 
     def __str__(self) -> str:
         """The canonical form: two specs are the same exactly when this is equal."""
@@ -143,6 +145,7 @@ def parse_plugin(plugin: object, kind: str) -> Spec:
         # A worker process does not know yet the class of a user's file.
         if plugin.file and plugins.origin(package, plugin.name) is None:
             plugins.register_class(package, f"{plugin.file}:{plugin.name}", kind=kind)
+            _check_code_of_worker(plugin, kind)
         return plugin
 
     # empty, or as a text has them: ":key=value,..."
@@ -159,7 +162,27 @@ def parse_plugin(plugin: object, kind: str) -> Spec:
     name, file = plugins.register_class(package, plugin, kind=kind)
     spec = parse_spec(f"{name}{options_text}", kind, written=written)
     identity = plugins.identity(package, plugin, name)
-    return replace(spec, file=file, identity=identity)
+    code = plugins.code_hash(package, name, kind=kind)
+    return replace(spec, file=file, code=code, identity=identity)
+
+
+def _check_code_of_worker(spec: Spec, kind: str) -> None:
+    """Refuse a class whose code in this worker is not that of the first process.
+
+    Args:
+        spec: of the user's own class, which this worker has imported from its file.
+        kind: one of ``KINDS``.
+    """
+    code = plugins.code_hash(KINDS[kind].package, spec.name, kind=kind)
+    if spec.code and code != spec.code:
+        raise ConfigError(
+            f"a worker imports other code of the {kind} '{spec.name}'",
+            expected=spec.code,
+            found=code,
+            where=spec.file,
+            hint="write the values that you set later into the file, or make them "
+            "options; or train without workers",
+        )
 
 
 def parse_spec(

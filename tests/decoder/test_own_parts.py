@@ -680,3 +680,21 @@ def test_the_loss_of_the_page_is_its_formula(examples: list[str]) -> None:
     distance = logits.softmax(1) - torch.eye(3)[label]
     expected = distance.square().sum(1).mean()
     torch.testing.assert_close(module.BrierLoss()(logits, label), expected)
+
+
+def test_a_worker_refuses_a_class_whose_values_were_set_after_the_import(
+    examples: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    monkeypatch.syspath_prepend(Path.cwd())
+    alike: Any = importlib.import_module("alike").Alike
+    spec = parse_plugin(alike, "mechanism")
+    # a worker knows the spec, and imports the file
+    plugins._REGISTERED.clear()
+    assert parse_plugin(spec, "mechanism") == spec
+    alike.power = 3.0
+    spec = parse_plugin(alike, "mechanism")
+    plugins._REGISTERED.clear()
+    with pytest.raises(ConfigError, match="worker imports other code"):
+        parse_plugin(spec, "mechanism")
+    sys.modules.pop("alike")
