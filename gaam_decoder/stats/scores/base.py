@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,22 @@ def _next_power_of_two(values: Floats) -> Floats:
     return powers
 
 
+Array = TypeVar("Array", bound=NDArray[Any])
+
+
+def _read_only(array: Array) -> Array:
+    """A view that cannot be written: several scores read the same array."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 @dataclass(frozen=True)
 class Answers:
-    """The outputs of one seed for the test rows, and their targets."""
+    """The outputs of one seed for the test rows, and their targets.
+
+    All arrays are read-only.
+    """
 
     logits: NDArray[np.floating[Any]]
     """(N, C), or (N, K)."""
@@ -47,15 +60,19 @@ class Answers:
     """How often every test row occurs among the N rows: the number of repeats of a
     cross-validation."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "logits", _read_only(self.logits))
+        object.__setattr__(self, "labels", _read_only(self.labels))
+
     @cached_property
     def predicted_N(self) -> NDArray[np.int64]:
         """Class of the largest logit, the first of equal ones."""
-        return CLASSIFICATION.predictions(self.logits)
+        return _read_only(CLASSIFICATION.predictions(self.logits))
 
     @cached_property
     def right_N(self) -> NDArray[np.bool_]:
         """Whether the predicted class of each row is its label."""
-        return CLASSIFICATION.hits(self.predicted_N, self.labels)
+        return _read_only(CLASSIFICATION.hits(self.predicted_N, self.labels))
 
     @cached_property
     def predicted_NK(self) -> NDArray[np.bool_]:
@@ -63,7 +80,7 @@ class Answers:
         has_label_NK: NDArray[np.bool_] = task_of("multi-label").predictions(
             self.logits
         )
-        return has_label_NK
+        return _read_only(has_label_NK)
 
     @cached_property
     def most_labels_wrong(self) -> int:
@@ -79,7 +96,7 @@ class Answers:
     def p_NK(self) -> Floats:
         """Probabilities of labels, by the sigmoid of their logits."""
         p_NK: Floats = expit(self.logits.astype(np.float64))
-        return p_NK
+        return _read_only(p_NK)
 
     @cached_property
     def log_p_NC(self) -> Floats:
@@ -87,7 +104,7 @@ class Answers:
         logits_NC = self.logits.astype(np.float64)
         logits_NC -= logits_NC.max(-1, keepdims=True)
         logits_NC -= np.log(np.exp(logits_NC).sum(-1, keepdims=True))
-        return logits_NC
+        return _read_only(logits_NC)
 
     @cached_property
     def log_odds_NC(self) -> Floats:
@@ -123,12 +140,12 @@ class Answers:
         spread_NC = np.minimum(odds_NC.std(0), larger_log_NC)
         step_NC = np.maximum(step_NC, GRAIN_OF_LOGITS * _next_power_of_two(spread_NC))
         rounded_NC: Floats = np.round(odds_NC / step_NC) * step_NC
-        return rounded_NC
+        return _read_only(rounded_NC)
 
     @cached_property
     def count_C(self) -> NDArray[np.int64]:
         """Rows of every class."""
-        return np.bincount(self.labels, minlength=self.num_classes)
+        return _read_only(np.bincount(self.labels, minlength=self.num_classes))
 
     @property
     def num_rows(self) -> int:

@@ -486,3 +486,16 @@ def test_a_huge_logit_makes_no_ties_of_other_rows() -> None:
     difference = logits[:, 1].astype(np.float64) - logits[:, 0]
     area = score_named("auroc").value(Answers(logits, labels))
     assert area == pytest.approx(metrics.roc_auc_score(labels, difference), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["logits", "labels", "predicted_N", "right_N", "log_p_NC", "log_odds_NC"]
+)
+def test_a_score_that_edits_its_answers_fails_and_changes_nothing(name: str) -> None:
+    logits = np.random.default_rng(0).normal(size=(6, 2))
+    labels = np.arange(6) % 2
+    answers = Answers(logits, labels)
+    with pytest.raises(ValueError, match="read-only"):
+        getattr(answers, name)[0] = 0
+    # the caller may still write its own array
+    logits[0] = 1
