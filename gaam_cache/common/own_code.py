@@ -350,6 +350,14 @@ def _with_imports(modules: Modules) -> Modules:
     return path_by_name
 
 
+def files_of_module(module: ModuleType) -> list[Path]:
+    """The file of a module, and those of a person's modules that it imports."""
+    name, path = module.__name__, file_of(module)
+    modules = _with_imports({name: path})
+    modules.pop(name)
+    return [path, *(modules[name] for name in sorted(modules))]
+
+
 def _imports_of_module(name: str, path: Path) -> list[tuple[str, Path]]:
     """Names and files of a person's own modules that the file of a module imports."""
     try:

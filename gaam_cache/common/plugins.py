@@ -26,6 +26,7 @@ from gaam_cache.common.errors import ConfigError, GaamError
 from gaam_cache.common.messages import did_you_mean, shortened
 from gaam_cache.common.own_code import (
     canonical_code,
+    files_of_module,
     hash_of_class,
     short_hash,
     source_file,
@@ -353,7 +354,9 @@ def code_hash(package: str, name: str, *, kind: str) -> str:
 
     - gaam itself: the hash of the plug-in's module.
     - another distribution: name and version of the distribution, and the hash of its
-      whole package, of which the plug-in may use any module.
+      whole package, of which the plug-in may use any module; of a module without a
+      package, the hash of the module and of those that it imports, unless these are
+      installed: then the version stands for them.
     - a person's file or session (``register_class``): name of the file, and the hash
       of all that the class computes with.
 
@@ -375,9 +378,11 @@ def code_hash(package: str, name: str, *, kind: str) -> str:
         return short_hash(_canonical_code_of_files(files))
 
     top_package = sys.modules[module_name.partition(".")[0]]
-    # a module that is not in a package has no folders: its file is all of its code
+    # a module that is not in a package has no folders
     folders = getattr(top_package, "__path__", None)
-    if folders:
+    if not folders:
+        files = files_of_module(top_package)
+    else:
         files = sorted(
             file for folder in folders for file in Path(folder).rglob("*.py")
         )

@@ -308,6 +308,26 @@ def test_the_given_file_and_those_of_all_bases_count(folder: Path) -> None:
         assert hash_of(f"{folder}/{file}:Own") != first_hash
 
 
+def test_a_module_of_a_distribution_counts_with_the_modules_that_it_imports(
+    folder: Path,
+) -> None:
+    metadata = folder / "solo-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: solo\nVersion: 1\n"
+    )
+    (metadata / "entry_points.txt").write_text("[gaam.losses]\nsolo = own_loss:Own\n")
+    plugins._entry_points.cache_clear()
+    hashes = []
+    for scale in ("1.0", "2.0"):
+        edit(folder / "coef.py", "SCALE = 1.0", f"SCALE = {scale}")
+        forget_modules(folder)
+        hashes.append(plugins.code_hash(PACKAGE, "solo", kind="loss"))
+    plugins._entry_points.cache_clear()
+    assert all(text.startswith("solo 1 ") for text in hashes)
+    assert hashes[0] != hashes[1]
+
+
 def test_a_class_that_type_makes_has_no_known_code() -> None:
     namespace = {"__call__": lambda self, logits_BC, label_B: logits_BC.mean()}
     loss = importlib.import_module("gaam_decoder.losses").Loss
