@@ -366,7 +366,35 @@ def _imports_of_module(name: str, path: Path) -> list[tuple[str, Path]]:
         return []
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     spec = getattr(sys.modules.get(name), "__spec__", None)
-    return list(_imports_in(text, getattr(spec, "parent", None) or package))
+    imports = list(_imports_in(text, getattr(spec, "parent", None) or package))
+    # a file in a package does not import its neighbours by their names alone
+    if "." not in name and path.name != "__init__.py":
+        _check_neighbours(path, imports)
+    return imports
+
+
+def _check_neighbours(path: Path, imports: list[tuple[str, Path]]) -> None:
+    """Refuse a module of another folder in place of the one beside a file.
+
+    Python imports one module of a name: two files in different folders that each
+    ``import helper`` would share the first one's.
+    """
+    if str(path.parent) not in sys.path:
+        return
+    for name, imported_path in imports:
+        neighbour = path.parent / f"{name}.py"
+        # Python prefers a package to a file of the same name beside it
+        package = path.parent / name / "__init__.py"
+        if neighbour.is_file() and not (
+            package.is_file() or neighbour.samefile(imported_path)
+        ):
+            raise ConfigError(
+                f"'{path.name}' imports the module '{name}' of another folder",
+                expected=str(neighbour),
+                found=str(imported_path),
+                where=str(path),
+                hint="rename one of the two modules, or use each in its own process",
+            )
 
 
 def _imports_in(text: bytes | str, package: str) -> Iterator[tuple[str, Path]]:

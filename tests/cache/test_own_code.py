@@ -328,6 +328,32 @@ def test_a_module_of_a_distribution_counts_with_the_modules_that_it_imports(
     assert hashes[0] != hashes[1]
 
 
+def test_a_value_that_changed_before_gaam_saw_its_module_has_its_own_hash(
+    folder: Path,
+) -> None:
+    importlib.import_module("coef")
+    edit(folder / "coef.py", "SCALE = 1.0", "SCALE = 2.0")
+    # the session computes with 1, and the file has 2
+    hash_in_session = hash_of(f"{folder}/own_loss.py:Own")
+    forget_modules(folder)
+    assert hash_of(f"{folder}/own_loss.py:Own") != hash_in_session
+
+
+def test_two_modules_of_one_name_in_different_folders_are_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hash_of(f"{folder}/own_loss.py:Own")
+    moved = tmp_path / "another"
+    shutil.copytree(folder, moved)
+    (moved / "own_loss.py").rename(moved / "other_loss.py")
+    plugins._REGISTERED.clear()
+    monkeypatch.syspath_prepend(moved)
+    with pytest.raises(ConfigError, match="imports the module 'coef' of another"):
+        hash_of(f"{moved}/other_loss.py:Own")
+    forget_modules(tmp_path)
+    assert hash_of(f"{moved}/other_loss.py:Own")
+
+
 def test_a_class_that_type_makes_has_no_known_code() -> None:
     namespace = {"__call__": lambda self, logits_BC, label_B: logits_BC.mean()}
     loss = importlib.import_module("gaam_decoder.losses").Loss
