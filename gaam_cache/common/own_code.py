@@ -352,7 +352,7 @@ def _with_imports(modules: Modules) -> Modules:
 
 def files_of_module(module: ModuleType) -> list[Path]:
     """The file of a module, and those of a person's modules that it imports."""
-    name, path = module.__name__, file_of(module)
+    name, path = module.__name__, _file_of(module)
     modules = _with_imports({name: path})
     modules.pop(name)
     return [path, *(modules[name] for name in sorted(modules))]
