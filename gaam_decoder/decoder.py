@@ -239,7 +239,8 @@ def _random_states(*, has_own_code: bool) -> list[object]:
         tensors.append(torch.mps.get_rng_state())
     states: list[object] = [tensor.numpy().tobytes() for tensor in tensors]
     if has_own_code:
-        states.append(pickle.dumps(np.random.get_state()))  # noqa: NPY002 a user's draws
+        # a user's own part may draw by the global generator of NumPy
+        states.append(pickle.dumps(np.random.get_state()))  # noqa: NPY002
         states.append(random.getstate())
     return states
 

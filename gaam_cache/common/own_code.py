@@ -126,12 +126,12 @@ def _values_of(cls: type) -> list[str]:
             if text is not None and not name.startswith("__"):
                 lines.add(f"{base.__name__}.{name} = {text}")
 
-    seen: list[FunctionType] = []
+    visited: list[FunctionType] = []
     while waiting:
         function = waiting.pop()
-        if not _is_own_function(function) or function in seen:
+        if not _is_own_function(function) or function in visited:
             continue
-        seen.append(function)
+        visited.append(function)
         around = _variables_around(function)
         for name, value in (_values_read(function) | around).items():
             text = _text_of_value(value)

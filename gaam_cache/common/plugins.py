@@ -167,16 +167,18 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
     return name, str(source) if is_file else ""
 
 
-def identity(package: str, given: object, name: str) -> object:
+def identity(package: str, plugin: object, name: str) -> object:
     """What tells a registered class from a later one of the same name.
 
     Args:
         package: dotted name of the folder.
-        given: the class; or ``FILE.py:CLASS``, of which each reading makes a new class,
-            so that the hash of its code takes its place.
+        plugin: the class; or ``FILE.py:CLASS``, of which each reading makes a new
+            class, so that the hash of its code takes its place.
         name: of the registered class.
     """
-    return given if isinstance(given, type) else _REGISTERED[package, name].code_hash
+    if isinstance(plugin, type):
+        return plugin
+    return _REGISTERED[package, name].code_hash
 
 
 def check_identity(package: str, name: str, expected: object, kind: str) -> None:

@@ -869,21 +869,7 @@ def _finish_plan(
         NumericsError: a state cannot be stored, or rounding makes rows equal.
     """
     for split, split_rows in rows.items():
-        spread_sums = SpreadSums()
-        sizes_of_shards: list[NDArray[np.float32]] = []
-        for shard in plan.shards(split):
-            stored_NLD = split_rows.read_for_storage(
-                shard, plan.storage_dtype, spread_sums
-            )
-            sizes_of_shards.append(_sizes_of_rows(stored_NLD, plan.storage_dtype))
-            # the digest of a row stands in place of its text or sound, which is unknown
-            digests = [sha256(row_LD).digest() for row_LD in stored_NLD]
-            split_rows.inputs.extend(digests)
-            report(shard.stop, len(split_rows), f"checking '{split}'")
-        # the spread says how far the states of the rows lie apart, layer by layer
-        spread = spread_sums.spread()
-        job.warn(_rounding_warnings(spread, plan.storage_dtype, split, split_rows))
-        job.warn(_unusual_row_warnings(np.concatenate(sizes_of_shards), split))
+        _read_all_states(split, split_rows, plan, report)
 
     # The digest of its states stands for the text of a row. Equal states in two splits
     # leak test rows into training, as equal texts do.
@@ -903,6 +889,34 @@ def _finish_plan(
     plan = write_plan(config.out, plan)
     _check_names(config, plan)
     return plan
+
+
+def _read_all_states(
+    split: str, rows: ImportedRows, plan: Plan, report: ReportProgress
+) -> None:
+    """Check every state of a split, and keep the digests of its rows as ``inputs``.
+
+    Args:
+        split: its name.
+        rows: its rows; this fills their empty ``inputs``.
+        plan: the plan of the cache.
+        report: called with (rows done, rows in all, current work).
+
+    Raises:
+        NumericsError: a state cannot be stored, or rounding makes rows equal.
+    """
+    spread_sums = SpreadSums()
+    sizes_of_shards: list[NDArray[np.float32]] = []
+    for shard in plan.shards(split):
+        stored_NLD = rows.read_for_storage(shard, plan.storage_dtype, spread_sums)
+        sizes_of_shards.append(_sizes_of_rows(stored_NLD, plan.storage_dtype))
+        # the digest of a row stands in place of its text or sound, which is unknown
+        rows.inputs.extend(sha256(row_LD).digest() for row_LD in stored_NLD)
+        report(shard.stop, len(rows), f"checking '{split}'")
+    # the spread says how far the states of the rows lie apart, layer by layer
+    spread = spread_sums.spread()
+    job.warn(_rounding_warnings(spread, plan.storage_dtype, split, rows))
+    job.warn(_unusual_row_warnings(np.concatenate(sizes_of_shards), split))
 
 
 def _check_names(config: ImportConfig, plan: Plan) -> None:

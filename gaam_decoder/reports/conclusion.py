@@ -133,12 +133,12 @@ def _subject_behind_probe(table: Table, behind_probe: Sequence[str]) -> str:
     if beats_all_compared(table):
         return f"{rivals_of_probe(table)} is"
     baseline = f"'{brief(str(table.baseline))}'"
-    others = [
+    mechanisms = [
         entry
         for entry in table.entries
         if not entry.is_probe and not is_baseline(entry, table.baseline)
     ]
-    if all(map(is_behind_probe, others)):
+    if all(map(is_behind_probe, mechanisms)):
         return f"every mechanism except {baseline} is"
     return f"every mechanism that is compared with {baseline} is"
 

@@ -296,11 +296,11 @@ def rivals_of_probe(table: Table) -> str:
 
     They are every other decoder only if each of them is compared with it.
     """
-    others = [entry for entry in table.entries if not entry.is_probe]
-    num_compared = sum(entry.probe_comparison is not None for entry in others)
-    if num_compared == len(others):
+    rivals = [entry for entry in table.entries if not entry.is_probe]
+    num_compared = sum(entry.probe_comparison is not None for entry in rivals)
+    if num_compared == len(rivals):
         return "every other decoder"
-    return f"every compared decoder ({num_compared} of {len(others)})"
+    return f"every compared decoder ({num_compared} of {len(rivals)})"
 
 
 def _is_ahead_of_probe(entry: Entry) -> bool:

@@ -377,13 +377,24 @@ def two_level_interval(
         # where nothing varies, only the rows have known degrees of freedom
         quantile = -float(stdtrit(anova.freedom_of_units, tail_probability))
 
-    # Wilson's formula
-    shrinkage = quantile**2 / effective_rows
-    middle = (accuracy + shrinkage / 2) / (1 + shrinkage)
-    variance = variance_of_one_row / effective_rows + shrinkage / (4 * effective_rows)
-    half_width = quantile / (1 + shrinkage) * math.sqrt(variance)
+    interval = _wilson_interval(accuracy, effective_rows, quantile)
     anova = anova._replace(tuning_variance=tuning_variance, train_rows=train_rows)
-    low, high = with_training_variance(
-        (middle - half_width, middle + half_width), anova, tail_probability
-    )
+    low, high = with_training_variance(interval, anova, tail_probability)
     return max(0.0, low), min(1.0, high)
+
+
+def _wilson_interval(
+    accuracy: float, num_rows: float, quantile: float
+) -> tuple[float, float]:
+    """Wilson's score interval of an accuracy.
+
+    Args:
+        accuracy: of the rows.
+        num_rows: number of independent rows.
+        quantile: half the width of an interval of a normal mean, in standard errors.
+    """
+    shrinkage = quantile**2 / num_rows
+    middle = (accuracy + shrinkage / 2) / (1 + shrinkage)
+    variance = accuracy * (1 - accuracy) / num_rows + shrinkage / (4 * num_rows)
+    half_width = quantile / (1 + shrinkage) * math.sqrt(variance)
+    return middle - half_width, middle + half_width

@@ -84,8 +84,8 @@ def _spread_rows(number_N: Strata, fraction: float, split_seed: int) -> Rows:
     # the first place of every block in the ranking, and the end of the last block
     limits = np.arange(num_drawn + 1) * len(number_N) // max(1, num_drawn)
     generator = np.random.default_rng(split_seed)
-    places = generator.integers(limits[:-1], limits[1:])
-    return np.sort(ranked_N[places])
+    drawn_ranks = generator.integers(limits[:-1], limits[1:])
+    return np.sort(ranked_N[drawn_ranks])
 
 
 def _rows_of_every_class(class_N: Strata, fraction: float, split_seed: int) -> Rows:

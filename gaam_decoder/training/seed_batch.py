@@ -505,7 +505,6 @@ class SeedBatch:
                 attention = copy.deepcopy(self.decoder.attention)
                 states = copy.deepcopy(self.decoder.states)
                 finished.append(FinishedSeed(result, attention, states))
-
         if self._has_own_part:
             self._check_rebuilt(results, test_logits_SNC)
 

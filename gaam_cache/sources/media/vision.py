@@ -341,8 +341,8 @@ def _rest_of_ppm(image: Any, content: bytes) -> bytes:
     if tile.codec_name == "ppm_plain":
         # values are text, so that a letter begins a picture, unless it is in a comment
         text = re.sub(rb"#[^\r\n]*", b"", content[tile.offset :])
-        _, letter, rest = text.partition(b"P")
-        return letter + rest
+        _, letter, next_text = text.partition(b"P")
+        return letter + next_text
 
     width, height = image.size
     bytes_per_line = width * len(image.getbands())
