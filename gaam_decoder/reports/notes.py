@@ -716,7 +716,7 @@ NOTES = (
         "unsure choice",
         _note_naming_entries(
             "validation does not separate the learning rates or weight decays; the "
-            "intervals of differences include this uncertainty",
+            "intervals include this uncertainty",
             lambda entry: entry.has_unsure_choice,
         ),
     ),
