@@ -5,7 +5,6 @@ random numbers of a row, E features before a mechanism's final map.
 """
 
 import functools
-import pickle
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -239,9 +238,9 @@ def _random_states(*, has_own_code: bool) -> list[object]:
         tensors.append(torch.mps.get_rng_state())
     states: list[object] = [tensor.numpy().tobytes() for tensor in tensors]
     if has_own_code:
-        # a user's own part may draw by the global generator of NumPy
-        states.append(pickle.dumps(np.random.get_state()))  # noqa: NPY002
-        states.append(random.getstate())
+        # a user's own part may draw by the global generators of NumPy and Python
+        name, key, *position = np.random.get_state()  # noqa: NPY002
+        states += [name, np.asarray(key).tobytes(), *position, random.getstate()]
     return states
 
 

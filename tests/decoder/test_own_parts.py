@@ -112,9 +112,9 @@ def test_a_class_without_a_file_needs_the_text_of_its_cell(
     if has_cell:
         assert str(parse_plugin(cell["Sech"], "mechanism")) == "Sech"
         package = "gaam_decoder.attention"
-        with_helper = plugins._REGISTERED[package, "Sech"].code_hash
-        del cell["Sech"].helper
-        assert with_helper == hash_of_class(cell["Sech"], "mechanism")
+        code_hash = plugins._REGISTERED[package, "Sech"].code_hash
+        linecache.cache[name] = (0, None, ["# other\n", *lines, "K = 2\n"], name)
+        assert code_hash != hash_of_class(cell["Sech"], "mechanism")
         return
     with pytest.raises(ConfigError, match="typed into a session"):
         parse_plugin(cell["Sech"], "mechanism")
