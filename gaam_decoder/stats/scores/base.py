@@ -83,16 +83,6 @@ class Answers:
         return _read_only(has_label_NK)
 
     @cached_property
-    def most_labels_wrong(self) -> int:
-        """How many answers can be wrong for a row: those it has, and as many others.
-
-        It is judged by the row with the most labels, at most all labels, at least one.
-        """
-        most_labels = int(self.labels.sum(1).max())
-        num_labels: int = self.labels.shape[1]
-        return min(num_labels, max(1, 2 * most_labels))
-
-    @cached_property
     def p_NK(self) -> Floats:
         """Probabilities of labels, by the sigmoid of their logits."""
         p_NK: Floats = expit(self.logits.astype(np.float64))

@@ -37,15 +37,17 @@ class MicroF1(Score):
         if num_labels_and_predictions == 0:
             return SeedScore(value=value, by_row=np.zeros(answers.num_rows))
 
-        # The test rows may lack a row. A label that is right in place of wrong raises
-        # F1 by up to this; as many as a row can have right or wrong do so together.
+        # The test rows may lack a row of which all labels are right, or as many wrong
+        # ones are predicted. It has as many labels as others; the influence of a row
+        # that is there may be larger.
         mean_per_row = num_labels_and_predictions / answers.num_rows
-        change_of_label = (2 - value) / mean_per_row
+        change_N = 2 * answers.labels.sum(1) / mean_per_row
+        root_mean_square = float(np.sqrt(np.mean(change_N**2)))
         return score_with_influences(
             answers,
             value,
             influence_N,
-            largest_influence=answers.most_labels_wrong * change_of_label,
+            largest_influence=max(root_mean_square, float(np.abs(influence_N).max())),
         )
 
     def why_no_claim(self, answers: Answers) -> str:
