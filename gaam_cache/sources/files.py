@@ -20,7 +20,9 @@ from gaam_cache.sources.rows.layout import (
     files_of_split,
     items_named_as_split,
     kind_of,
+    note_unused_validation,
     parse_table_name,
+    splits_in,
     warn_of_synonym,
 )
 from gaam_cache.sources.rows.readers import dataset_table, open_table, open_tables
@@ -73,6 +75,8 @@ class FileSource(Source):
         if config.test_fraction is not None or config.splits != ("train", "test"):
             return config
         path = Path(config.dataset).expanduser()
+        if path.is_dir():
+            note_unused_validation(splits_in(path), f"'{path.name}'")
         is_table = path.is_file() and kind_of(path) in SUFFIXES
         # rows without labels cannot test anything
         if config.unlabelled or not (is_table or is_saved_split(path)):

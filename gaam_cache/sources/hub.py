@@ -14,6 +14,7 @@ from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.base import Rows, Source
 from gaam_cache.sources.rows.collect import choose_columns, collect
+from gaam_cache.sources.rows.layout import note_unused_validation
 from gaam_cache.sources.rows.readers import dataset_table
 
 
@@ -63,6 +64,8 @@ class HubSource(Source):
         # one warning is enough for all splits
         if config.subset is None and split == config.splits[0]:
             _warn_of_default_subset(name, folder, str(data.info.config_name))
+        if config.splits == ("train", "test") and split == "train":
+            note_unused_validation(data.info.splits or (), f"'{name}'")
 
         # how messages and the plan name these rows
         subset = "" if config.subset is None else f" ({config.subset})"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TypeVar
 
-from gaam_cache.common.errors import DataError, GaamWarning, NotFoundError
+from gaam_cache.common.errors import DataError, GaamNote, GaamWarning, NotFoundError
 from gaam_cache.common.messages import join_first
 from gaam_cache.store.files import find_pointer
 
@@ -185,6 +185,15 @@ def tables_in(folder: Path, suffixes: Iterable[str] = SUFFIXES) -> list[SplitFil
     return [*single_files, *sharded_tables]
 
 
+def splits_in(folder: Path) -> set[str]:
+    """Names of the splits whose tables, or whose saved folders, a folder holds."""
+    tables = tables_in(folder)
+    if (folder / SHARD_FOLDER).is_dir():
+        tables += tables_in(folder / SHARD_FOLDER)
+    saved_splits = {state.parent.name for state in folder.glob("*/state.json")}
+    return {table.split for table in tables} | saved_splits
+
+
 def holds_tables(folder: Path) -> bool:
     """Whether a folder is a data set of tables.
 
@@ -225,6 +234,22 @@ def warn_of_synonym(split: str, name: str, where: Path) -> None:
             f"'{split}' is read from '{name}' of {where}, another name of that split",
             GaamWarning,
             stacklevel=3,
+        )
+
+
+def note_unused_validation(splits: Iterable[str], where: str) -> None:
+    """Say that a validation split beside train and test is not read.
+
+    Args:
+        splits: names of all splits of the data set.
+        where: the data set, for the note.
+    """
+    for split in sorted(set(splits) & set(VALIDATION_NAMES)):
+        warnings.warn(
+            f"'{split}' of {where} is not read: rows held out of 'train' choose epochs "
+            f"and rates (to encode it: --split train --split test --split {split})",
+            GaamNote,
+            stacklevel=4,
         )
 
 

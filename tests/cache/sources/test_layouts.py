@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from gaam_cache.common.errors import (
     ConfigError,
     DataError,
     GaamError,
+    GaamNote,
     GaamWarning,
     NotFoundError,
 )
@@ -185,6 +187,30 @@ def test_a_split_for_validation_has_four_names(asked: str, tmp_path: Path) -> No
         read(tmp_path / others[0], asked)
     write_csv(tmp_path / others[0] / f"{asked}.csv", [("b", "its own")])
     assert list(read(tmp_path / others[0], asked)[0].inputs) == ["its own"]
+
+
+@pytest.mark.parametrize("layout", ["files", "shards in data", "saved"])
+@pytest.mark.parametrize("name", SYNONYMS)
+def test_a_validation_split_that_is_not_read_is_named(
+    name: str, layout: str, tmp_path: Path
+) -> None:
+    splits = {"train": ROWS["train"], "test": ROWS["test"], name: ROWS["test"]}
+    if layout == "saved":
+        made = {key: datasets.Dataset.from_list(rows) for key, rows in splits.items()}
+        datasets.DatasetDict(made).save_to_disk(str(tmp_path))
+    for key, rows in splits.items():
+        if layout == "files":
+            write(tmp_path / f"{key}.jsonl", rows)
+        elif layout == "shards in data":
+            write(tmp_path / "data" / f"{key}-00000-of-00001.parquet", rows)
+    config = ExtractConfig(dataset=str(tmp_path))
+    source = find_source(config.dataset)
+    with pytest.warns(GaamNote, match=f"^'{name}' of '{tmp_path.name}' is not read"):
+        source.with_defaults(config)
+    # a user who names splits knows which are read
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        source.with_defaults(ExtractConfig(dataset=str(tmp_path), splits=("train",)))
 
 
 def without(layout: str, *names: str) -> Callable[[Path], None]:
