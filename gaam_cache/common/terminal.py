@@ -4,6 +4,7 @@ import errno
 import gc
 import importlib.util
 import os
+import re
 import signal
 import sys
 import time
@@ -45,6 +46,8 @@ OPTION_ALIASES = {
     "label-smoothing": "--loss",
 }
 """Names of options in other programs -> our options."""
+UNEXPECTED_WORD = re.compile(r"got unexpected extra argument\S* \((\S+?)[\s)]")
+"""What the parser says of a word that belongs to no option."""
 
 
 def no_progress(done: int, total: int, text: str) -> None:
@@ -390,10 +393,7 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
             ]
 
     name = str(getattr(error, "option_name", "")).lstrip("-")
-    suggestions = list(getattr(error, "possibilities", None) or ())
-    alias = OPTION_ALIASES.get(name)
-    if alias in options:
-        suggestions.insert(0, alias)
+    suggestions = _suggested_options(error, name, options, message)
     if suggestions:
         hint = f"did you mean '{suggestions[0]}'?"
     # the word may be the name of a setting that has no option: a key of --set
@@ -402,6 +402,34 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
         if key:
             hint = f"did you mean '--set {key}=VALUE'?"
     return ConfigError(message, hint=hint)
+
+
+def _suggested_options(
+    error: Any, name: str, options: set[str], message: str
+) -> list[str]:
+    """Options that a person may have meant, the likeliest first.
+
+    Args:
+        error: the error of typer.
+        name: of an option that the command does not have; empty for another error.
+        options: of the command.
+        message: of the error.
+    """
+    # the parser also suggests names that are hardly like it
+    suggestions = [
+        option
+        for option in getattr(error, "possibilities", None) or ()
+        if nearest(name, [option.lstrip("-")])
+    ]
+    alias = OPTION_ALIASES.get(name)
+    if alias in options:
+        suggestions.insert(0, alias)
+    # a word without an option is probably what the command reads
+    unexpected = UNEXPECTED_WORD.match(message)
+    inputs = [option for option in ("--dataset", "--cache") if option in options]
+    if unexpected and inputs:
+        suggestions.append(f"{inputs[0]} {unexpected[1]}")
+    return suggestions
 
 
 def entry() -> None:

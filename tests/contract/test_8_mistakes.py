@@ -85,6 +85,9 @@ T cache --folds 2 --groups speaker               | 2 | speaker; --keep-column
 T cache --select best                            | 2 | best; val
 T cache --train-rows 999                         | 2 | 999; 60
 T cache --config type.toml                       | 2 | epochs; many
+extract texts                                    | 2 | did you mean '--dataset texts'
+train cache                                      | 2 | did you mean '--cache cache'
+report runs --cache cache                        | 2 | --cache; report --help
 T nowhere                                        | 2 | nowhere; 'cache'; gaam extract
 T cach                                           | 2 | no such folder; did you mean 'cache'
 T texts                                          | 2 | texts; cache.json
