@@ -74,11 +74,11 @@ class Spec:
     """The file of a user's own class, from which workers load it again."""
     code: str = field(default="", compare=False)
     """Origin and hash of the code of a user's own class, as ``plugins.code_hash``."""
-    identity: object = field(default=None, compare=False, repr=False)
-    """What tells a user's own class from a later one of the same name."""
+    given_class: type | None = field(default=None, compare=False, repr=False)
+    """The class itself, if a user gave it; later ones may have its name."""
 
     def __reduce__(self) -> tuple[type[Spec], tuple[object, ...]]:
-        """Leave out the identity: a class of a session belongs to one process."""
+        """Leave out the class: one of a session belongs to one process."""
         return Spec, (self.name, self.options, self.file, self.code)
 
     def __str__(self) -> str:
@@ -145,7 +145,6 @@ def parse_plugin(plugin: object, kind: str) -> Spec:
         # A worker process does not know yet the class of a user's file.
         if plugin.file and plugins.origin(package, plugin.name) is None:
             plugins.register_class(package, f"{plugin.file}:{plugin.name}", kind=kind)
-            _check_code_of_worker(plugin, kind)
         return plugin
 
     # empty, or as a text has them: ":key=value,..."
@@ -161,28 +160,9 @@ def parse_plugin(plugin: object, kind: str) -> Spec:
         raise ValueError("a text such as name:key=value, or a class")
     name, file = plugins.register_class(package, plugin, kind=kind)
     spec = parse_spec(f"{name}{options_text}", kind, written=written)
-    identity = plugins.identity(package, plugin, name)
     code = plugins.code_hash(package, name, kind=kind)
-    return replace(spec, file=file, code=code, identity=identity)
-
-
-def _check_code_of_worker(spec: Spec, kind: str) -> None:
-    """Refuse a class whose code in this worker is not that of the first process.
-
-    Args:
-        spec: of the user's own class, which this worker has imported from its file.
-        kind: one of ``KINDS``.
-    """
-    code = plugins.code_hash(KINDS[kind].package, spec.name, kind=kind)
-    if spec.code and code != spec.code:
-        raise ConfigError(
-            f"a worker imports other code of the {kind} '{spec.name}'",
-            expected=spec.code,
-            found=code,
-            where=spec.file,
-            hint="write the values that you set later into the file, or make them "
-            "options; or train without workers",
-        )
+    given_class = plugin if isinstance(plugin, type) else None
+    return replace(spec, file=file, code=code, given_class=given_class)
 
 
 def parse_spec(
@@ -353,8 +333,8 @@ def build(spec: Spec, kind: str, *arguments: Any) -> Any:
     """Build a plug-in; ``arguments`` are those of its kind, before the options."""
     package = KINDS[kind].package
     cls = plugins.load(package, spec.name, kind=kind)
-    if spec.identity is not None:
-        plugins.check_identity(package, spec.name, spec.identity, kind)
+    if spec.code:
+        plugins.check_registered(package, spec.name, spec.given_class, spec.code, kind)
     options = dict(spec.options)
     # an error in gaam's own code is a bug, and needs its traceback
     if plugins.origin(package, spec.name) is None:

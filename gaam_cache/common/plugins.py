@@ -167,40 +167,36 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
     return name, str(source) if is_file else ""
 
 
-def identity(package: str, plugin: object, name: str) -> object:
-    """What tells a registered class from a later one of the same name.
+def check_registered(
+    package: str, name: str, given_class: type | None, code: str, kind: str
+) -> None:
+    """Refuse a class in place of which another one is registered.
 
-    Args:
-        package: dotted name of the folder.
-        plugin: the class; or ``FILE.py:CLASS``, of which each reading makes a new
-            class, so that the hash of its code takes its place.
-        name: of the registered class.
-    """
-    if isinstance(plugin, type):
-        return plugin
-    return _REGISTERED[package, name].code_hash
-
-
-def check_identity(package: str, name: str, expected: object, kind: str) -> None:
-    """Refuse a class in place of which another one was registered later.
+    A class may be defined again under its name; a worker may import other code.
 
     Args:
         package: dotted name of the folder.
         name: of the class.
-        expected: its ``identity``.
+        given_class: the class; None if it was given as ``FILE.py:CLASS``, of which each
+            reading makes a new class, or in another process: then the code tells.
+        code: its ``code_hash``.
         kind: what people call such a plug-in.
 
     Raises:
         ConfigError: the registered class is another one.
     """
     registered = _REGISTERED.get((package, name))
-    if registered is None or expected in (registered.cls, registered.code_hash):
+    if registered is None or registered.cls is given_class:
+        return
+    code_now = code_hash(package, name, kind=kind)
+    if given_class is None and code_now == code:
         return
     raise ConfigError(
-        f"the {kind} '{name}' was defined again after it was given",
-        expected=f"one class of the name '{name}' at a time",
-        found=f"a later '{name}' of other code or of another cell",
-        hint="give each class a name of its own, or make the config anew",
+        f"the {kind} '{name}' is not the one that was given",
+        expected=code,
+        found=f"another class of this name, {code_now}",
+        hint="give each class a name of its own, or make the config anew; for workers "
+        "write values that you set later into the file",
     )
 
 

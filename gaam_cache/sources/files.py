@@ -16,13 +16,13 @@ from gaam_cache.sources.rows.layout import (
     SPLITS_HINT,
     SUFFIXES,
     SplitFiles,
+    all_tables,
     check_file,
     files_of_split,
     items_named_as_split,
     kind_of,
     note_unused_validation,
     parse_table_name,
-    splits_in,
     warn_of_synonym,
 )
 from gaam_cache.sources.rows.readers import dataset_table, open_table, open_tables
@@ -75,8 +75,6 @@ class FileSource(Source):
         if config.test_fraction is not None or config.splits != ("train", "test"):
             return config
         path = Path(config.dataset).expanduser()
-        if path.is_dir():
-            note_unused_validation(splits_in(path), f"'{path.name}'")
         is_table = path.is_file() and kind_of(path) in SUFFIXES
         # rows without labels cannot test anything
         if config.unlabelled or not (is_table or is_saved_split(path)):
@@ -127,6 +125,9 @@ def _read_split(config: ExtractConfig, split: str, report: ReportProgress) -> Ro
         opened = _open_saved(path, config, split)
     else:
         files = _find_files(path, config, split)
+        if path.is_dir():
+            splits = [table.split for table in all_tables(path)]
+            note_unused_validation(splits, config, split)
         # A .txt file has a single column, which gaam names. The text columns that the
         # user names are those of the other splits.
         if kind_of(files.paths[0]) == ".txt":
@@ -223,6 +224,7 @@ def _open_saved(path: Path, config: ExtractConfig, split: str) -> _OpenedSplit:
 
     folder = path
     if isinstance(data, datasets.DatasetDict):
+        note_unused_validation(data, config, split)
         name = _find_saved_split(
             path, list(data), split, takes_only_split=takes_only_split
         )

@@ -19,6 +19,7 @@ from gaam_cache.sources.rows.collect import Columns, Table, choose_columns, coll
 from gaam_cache.sources.rows.layout import (
     holds_tables,
     items_named_as_split,
+    note_unused_validation,
     warn_of_synonym,
 )
 from gaam_cache.targets.base import CLASSIFICATION
@@ -121,6 +122,7 @@ def _find_folder(config: ExtractConfig, root: Path, split: str) -> Path:
     # folders with the name of the split or, without any, with a synonym of the name
     eligible = items_named_as_split(split, folders, lambda folder: folder.name)
     if config.test_fraction is None:
+        note_unused_validation([folder.name for folder in folders], config, split)
         if len(eligible) == 1:
             warn_of_synonym(split, eligible[0].name, root)
             return eligible[0]

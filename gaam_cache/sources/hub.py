@@ -64,8 +64,7 @@ class HubSource(Source):
         # one warning is enough for all splits
         if config.subset is None and split == config.splits[0]:
             _warn_of_default_subset(name, folder, str(data.info.config_name))
-        if config.splits == ("train", "test") and split == "train":
-            note_unused_validation(data.info.splits or (), f"'{name}'")
+        note_unused_validation(data.info.splits or (), config, split)
 
         # how messages and the plan name these rows
         subset = "" if config.subset is None else f" ({config.subset})"

@@ -6,7 +6,8 @@ parts (1, or the folds of cross-validations), N test rows, C classes.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from gaam_decoder.runs.tuning import Tuning, mean_validation
 from gaam_decoder.specs import Settings
 from gaam_decoder.stats.calibration import CalibrationBins
 from gaam_decoder.stats.choice import SimulatedChoices
-from gaam_decoder.stats.scored import Scored
+from gaam_decoder.stats.scored import Scored, interval_by_score
 from gaam_decoder.stats.scores.base import Interval, Score
 from gaam_decoder.tasks import Task
 
@@ -36,19 +37,27 @@ SURE_SHARE = 0.95
 SCALED_SUFFIX = ", temperature fitted"
 
 
-class MeasuredScore(NamedTuple):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeasuredScore:
     """A score of the finished seeds of an entry."""
 
     score: Score
     scored: Scored
     """Its value of every seed, and of every test row."""
+    is_fitted: bool
+    """Whether the head was fitted at once, so that one model stands for all seeds."""
     mean: float | None  # None without a finished seed, or without such a score
     std: float | None  # over seeds
     seeds_interval: Interval
     """95% t interval of the mean over seeds, within the range of the score."""
-    seeds_rows_interval: Interval
-    """95% interval of the mean over seeds and test rows; of a head that is fitted at
-    once, and so has no seeds, over test rows alone."""
+
+    @cached_property
+    def seeds_rows_interval(self) -> Interval:
+        """95% interval of the mean over seeds and test rows.
+
+        Of a head that is fitted at once, and so has no seeds, over test rows alone.
+        """
+        return interval_by_score(self.score, self.scored, without_seeds=self.is_fitted)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +141,6 @@ class EntryScores:
     """The scores of an entry over the seeds that finished in all its parts."""
 
     finished: tuple[int, ...]  # seeds that finished in every fold: the S below
-    fitted_at_once: bool  # whether the head was fitted at once, without steps and seeds
     task: Task
     default_score: MeasuredScore  # of its task: of classes, the accuracy
     compared_score: MeasuredScore  # the score that the table compares
@@ -174,6 +182,7 @@ class Entry(EntryScores):
     seeds: tuple[int, ...]  # seeds that every fold has, with failed ones, sorted
     seconds: dict[int, float]
     failed: dict[int, str]
+    fitted_at_once: bool  # whether the head was fitted at once, without steps and seeds
     labels_shuffled: bool  # whether labels were shuffled: a check, never compared
     on_training_rows: bool  # whether the test rows are the training rows
     num_drawn_rows: int | None

@@ -31,7 +31,6 @@ from gaam_decoder.reports.groups import TableGroups, table_groups
 from gaam_decoder.reports.scoring import (
     PartRuns,
     RunsByPart,
-    measure,
     score_entry,
     score_of,
 )
@@ -548,6 +547,7 @@ def _make_entry(
         seeds=tuple(sorted(seeds)),
         seconds=_seconds(run_by_seed_of_parts, seeds),
         failed=_failed_seeds(run_by_seed_of_parts, seeds),
+        fitted_at_once=bool(first_run.fit),
         on_training_rows=first_run.recipe.on_training_rows,
         num_drawn_rows=_fewest_drawn(counted_runs),
         seeds_still_learning=late_seeds,
@@ -585,7 +585,7 @@ def _with_training_variance(
     # a score is a mean over P parts, and in each part validation chose the settings
     num_parts = scores.score_SP.shape[1]
 
-    def measured_again(
+    def with_variance(
         measured: MeasuredScore, choices: Sequence[SimulatedChoices]
     ) -> MeasuredScore:
         scored = replace(
@@ -593,12 +593,12 @@ def _with_training_variance(
             tuning_variance=sum(part.variance for part in choices) / num_parts**2,
             train_rows=train_rows,
         )
-        return measure(measured.score, scored, scores.fitted_at_once)
+        return replace(measured, scored=scored)
 
     return replace(
         scores,
-        default_score=measured_again(default, choices_by_default),
-        compared_score=measured_again(compared, choices_by_compared),
+        default_score=with_variance(default, choices_by_default),
+        compared_score=with_variance(compared, choices_by_compared),
     )
 
 

@@ -27,7 +27,7 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import first_run_by_seed
 from gaam_decoder.stats.calibration import CalibrationBins, calibration_bins
 from gaam_decoder.stats.groups import RowGroups
-from gaam_decoder.stats.scored import Scored, interval_by_score
+from gaam_decoder.stats.scored import Scored
 from gaam_decoder.stats.scores.base import Answers, Interval, Score, SeedScore
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 
@@ -113,10 +113,9 @@ def score_entry(
     return EntryScores(
         task=task,
         finished=predictions.finished,
-        fitted_at_once=is_fitted,
         contribution_SN=contribution_SN,
-        default_score=measure(default.score, default_score, is_fitted),
-        compared_score=measure(score, compared_score, is_fitted),
+        default_score=_measure(default.score, default_score, is_fitted),
+        compared_score=_measure(score, compared_score, is_fitted),
         score_SP=seed_scores.score_SP(num_parts=len(runs_by_part)),
         values_by_score=seed_scores.value_S_by_score(),
         confusion=classes.confusion,
@@ -211,8 +210,8 @@ def _vote_accuracy(predictions: "_Predictions") -> float | None:
     return float((vote_N == predictions.label_N).mean())
 
 
-def measure(score: Score, scored: Scored, is_fitted: bool) -> MeasuredScore:
-    """Mean, standard deviation and intervals of a score.
+def _measure(score: Score, scored: Scored, is_fitted: bool) -> MeasuredScore:
+    """Mean and standard deviation of a score over seeds, and their interval.
 
     Args:
         score: the score, which has the range of its values.
@@ -230,14 +229,13 @@ def measure(score: Score, scored: Scored, is_fitted: bool) -> MeasuredScore:
         std = stats.standard_deviation(value_S)
         over_seeds = stats.t_interval(value_S)
         seeds_interval = stats.within(over_seeds, score.lowest, score.highest)
-    seeds_rows_interval = interval_by_score(score, scored, without_seeds=is_fitted)
     return MeasuredScore(
         score=score,
         scored=scored,
+        is_fitted=is_fitted,
         mean=mean,
         std=std,
         seeds_interval=seeds_interval,
-        seeds_rows_interval=seeds_rows_interval,
     )
 
 

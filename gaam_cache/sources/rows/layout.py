@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from gaam_cache.common.errors import DataError, GaamNote, GaamWarning, NotFoundError
 from gaam_cache.common.messages import join_first
+from gaam_cache.config import ExtractConfig
 from gaam_cache.store.files import find_pointer
 
 T = TypeVar("T")
@@ -185,13 +186,12 @@ def tables_in(folder: Path, suffixes: Iterable[str] = SUFFIXES) -> list[SplitFil
     return [*single_files, *sharded_tables]
 
 
-def splits_in(folder: Path) -> set[str]:
-    """Names of the splits whose tables, or whose saved folders, a folder holds."""
+def all_tables(folder: Path) -> list[SplitFiles]:
+    """The tables of a folder, and those in its ``data``."""
     tables = tables_in(folder)
     if (folder / SHARD_FOLDER).is_dir():
         tables += tables_in(folder / SHARD_FOLDER)
-    saved_splits = {state.parent.name for state in folder.glob("*/state.json")}
-    return {table.split for table in tables} | saved_splits
+    return tables
 
 
 def holds_tables(folder: Path) -> bool:
@@ -201,10 +201,10 @@ def holds_tables(folder: Path) -> bool:
     .json files may hold anything.
     """
     usual_splits = ("train", "test", *VALIDATION_NAMES)
-    tables = tables_in(folder)
-    if (folder / SHARD_FOLDER).is_dir():
-        tables += tables_in(folder / SHARD_FOLDER)
-    return any(table.kind != ".json" or table.split in usual_splits for table in tables)
+    return any(
+        table.kind != ".json" or table.split in usual_splits
+        for table in all_tables(folder)
+    )
 
 
 def items_named_as_split(
@@ -237,17 +237,25 @@ def warn_of_synonym(split: str, name: str, where: Path) -> None:
         )
 
 
-def note_unused_validation(splits: Iterable[str], where: str) -> None:
+def note_unused_validation(
+    splits: Iterable[str], config: ExtractConfig, split: str
+) -> None:
     """Say that a validation split beside train and test is not read.
+
+    It is said once, with the first split, and not to a user who names splits.
 
     Args:
         splits: names of all splits of the data set.
-        where: the data set, for the note.
+        config: the extraction.
+        split: name of the split that is read now.
     """
-    for split in sorted(set(splits) & set(VALIDATION_NAMES)):
+    if config.splits != ("train", "test") or split != "train":
+        return
+    for unused in sorted(set(splits) & set(VALIDATION_NAMES)):
         warnings.warn(
-            f"'{split}' of {where} is not read: rows held out of 'train' choose epochs "
-            f"and rates (to encode it: --split train --split test --split {split})",
+            f"'{unused}' of '{config.dataset}' is not read: rows held out of 'train' "
+            "choose epochs and rates (to encode it: --split train --split test "
+            f"--split {unused})",
             GaamNote,
             stacklevel=4,
         )

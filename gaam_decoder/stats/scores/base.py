@@ -198,6 +198,26 @@ def score_with_influences(
     )
 
 
+def score_of_label_sets(
+    answers: Answers, value: float, influence_N: Floats, change_N: Floats
+) -> SeedScore:
+    """The result for a score that is a smooth function of means over sets of labels.
+
+    The test rows may lack a row whose labels are all right, or all wrong. It has as
+    many labels as others; the influence of a row that is there may be larger.
+
+    Args:
+        answers: of one seed.
+        value: the score.
+        influence_N: influence (see ``score_with_influences``) of every row.
+        change_N: by how much the influence of every row would rise if its labels were
+            all right in place of all wrong.
+    """
+    root_mean_square = float(np.sqrt(np.mean(change_N**2)))
+    largest_influence = max(root_mean_square, float(np.abs(influence_N).max()))
+    return score_with_influences(answers, value, influence_N, largest_influence)
+
+
 def score_of_confusion_matrix(
     answers: Answers, value: float, influence_CC: Floats
 ) -> SeedScore:

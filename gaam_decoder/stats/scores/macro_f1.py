@@ -9,7 +9,7 @@ from gaam_decoder.stats.scores.base import (
     Answers,
     Score,
     SeedScore,
-    score_with_influences,
+    score_of_label_sets,
 )
 
 
@@ -101,13 +101,6 @@ def _macro_f1_of_label_sets(answers: Answers) -> SeedScore | None:
     weight_C = 1 / (len(f1_C) * denominator_C)
     influence_N = (weight_C * (2 * hit_NC - f1_C * has_plus_gets_NC)).sum(1)
 
-    # The test rows may lack a row of which all labels are right, or none. It has as
-    # many labels as others; the influence of a row that is there may be larger.
+    # hits in place of misses
     change_N = label_NC[:, occurs_C] @ ((2 - f1_C) * weight_C)
-    root_mean_square = float(np.sqrt(np.mean(change_N**2)))
-    return score_with_influences(
-        answers,
-        value=float(f1_C.mean()),
-        influence_N=influence_N,
-        largest_influence=max(root_mean_square, float(np.abs(influence_N).max())),
-    )
+    return score_of_label_sets(answers, float(f1_C.mean()), influence_N, change_N)

@@ -6,7 +6,7 @@ from gaam_decoder.stats.scores.base import (
     Answers,
     Score,
     SeedScore,
-    score_with_influences,
+    score_of_label_sets,
 )
 from gaam_decoder.tasks import task_of
 
@@ -37,18 +37,10 @@ class MicroF1(Score):
         if num_labels_and_predictions == 0:
             return SeedScore(value=value, by_row=np.zeros(answers.num_rows))
 
-        # The test rows may lack a row of which all labels are right, or as many wrong
-        # ones are predicted. It has as many labels as others; the influence of a row
-        # that is there may be larger.
+        # hits in place of misses, and of as many wrong predictions
         mean_per_row = num_labels_and_predictions / answers.num_rows
         change_N = 2 * answers.labels.sum(1) / mean_per_row
-        root_mean_square = float(np.sqrt(np.mean(change_N**2)))
-        return score_with_influences(
-            answers,
-            value,
-            influence_N,
-            largest_influence=max(root_mean_square, float(np.abs(influence_N).max())),
-        )
+        return score_of_label_sets(answers, value, influence_N, change_N)
 
     def why_no_claim(self, answers: Answers) -> str:
         """A reason where no row has or gets a label: one label makes F1 jump there."""

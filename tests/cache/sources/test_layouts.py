@@ -15,6 +15,7 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from PIL import Image
 
 from gaam_cache.common.errors import (
     ConfigError,
@@ -189,7 +190,7 @@ def test_a_split_for_validation_has_four_names(asked: str, tmp_path: Path) -> No
     assert list(read(tmp_path / others[0], asked)[0].inputs) == ["its own"]
 
 
-@pytest.mark.parametrize("layout", ["files", "shards in data", "saved"])
+@pytest.mark.parametrize("layout", ["files", "shards in data", "saved", "folders"])
 @pytest.mark.parametrize("name", SYNONYMS)
 def test_a_validation_split_that_is_not_read_is_named(
     name: str, layout: str, tmp_path: Path
@@ -203,14 +204,18 @@ def test_a_validation_split_that_is_not_read_is_named(
             write(tmp_path / f"{key}.jsonl", rows)
         elif layout == "shards in data":
             write(tmp_path / "data" / f"{key}-00000-of-00001.parquet", rows)
-    config = ExtractConfig(dataset=str(tmp_path))
-    source = find_source(config.dataset)
-    with pytest.warns(GaamNote, match=f"^'{name}' of '{tmp_path.name}' is not read"):
-        source.with_defaults(config)
+    if layout == "folders":
+        for key in splits:
+            for label in "ab":
+                folder = tmp_path / key / label
+                folder.mkdir(parents=True)
+                Image.new("RGB", (8, 8), len(key)).save(folder / "1.png")
+    with pytest.warns(GaamNote, match=f"^'{name}' of '{tmp_path}' is not read"):
+        read(tmp_path, "train", "test")
     # a user who names splits knows which are read
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        source.with_defaults(ExtractConfig(dataset=str(tmp_path), splits=("train",)))
+        warnings.simplefilter("error", GaamNote)
+        read(tmp_path, "train")
 
 
 def without(layout: str, *names: str) -> Callable[[Path], None]:
