@@ -595,7 +595,7 @@ Pairs = Annotated[
         "--pairs",
         metavar="SETTING",
         help="Compare every two decoders that differ in this setting alone: attn, "
-        "head, layers, lr, ...",
+        "head, layers, lr, ..., or encoder, where encoders read the same rows.",
     ),
 ]
 Groups = Annotated[
@@ -649,8 +649,8 @@ Section = Annotated[
         metavar="NAME",
         help="Write this section alone, in any format: pairs, scores, calibration, "
         "curves, learned, gates, grid, importance, published, across, "
-        "across-scores, across-sets, across-learned. The end of a report names those "
-        "that it has.",
+        "across-scores, across-sets, across-learned, encoders. The end of a report "
+        "names those that it has.",
         rich_help_panel=OUTPUT,
     ),
 ]

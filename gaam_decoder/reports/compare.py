@@ -32,6 +32,8 @@ MOST_GROUPS = 8
 UNSET_MEANS_ALL = ("layers", *DRAWN_BY)
 ALL = "all"  # what reports call the missing value
 ALL_HEADS = "all heads"
+ENCODER = "encoder"
+"""The axis along which entries of several tables are compared: see ``encoders``."""
 
 SettingPairs = tuple[tuple[str, str], ...]  # sorted names and values
 EntriesBySettings = dict[SettingPairs, list[Entry]]
@@ -471,35 +473,28 @@ def compare_pairs(
     Raises:
         ConfigError: no two entries differ in the setting alone.
     """
-    setting = (axis or "attn").strip().lower().replace("-", "_")
-    groups_of_tables = [_group_by_settings(table.entries, setting) for table in tables]
-    if axis is not None and not any(groups_of_tables):
+    setting = "attn" if axis is None else normalised_axis(axis)
+    pairs_of_tables = [
+        compare_pairs_of_table(table, setting, margin, is_requested=axis is not None)
+        for table in tables
+    ]
+    if axis is not None and not any(pairs.groups for pairs in pairs_of_tables):
         raise ConfigError(
             f"no two decoders differ in '{axis}' alone",
-            expected="attn, head, layers, lr or another setting in which some do",
+            expected="attn, head, layers, lr, encoder or another setting in which some "
+            "do",
             hint="--all shows every candidate of what validation chose",
         )
-
-    pairs_of_tables = []
-    for table, entries_by_settings in zip(tables, groups_of_tables, strict=True):
-        pairs = _compare_table(
-            entries_by_settings,
-            _group_by_settings(table.all_entries, setting),
-            setting,
-            margin,
-            is_requested=axis is not None,
-        )
-        pairs_of_tables.append(pairs)
     return pairs_of_tables
 
 
-def _compare_table(
-    entries_by_settings: EntriesBySettings,
-    all_by_settings: EntriesBySettings,
-    axis: str,
-    margin: float,
-    *,
-    is_requested: bool,
+def normalised_axis(axis: str) -> str:
+    """The name of a setting as recipes write it, from that of a person."""
+    return axis.strip().lower().replace("-", "_")
+
+
+def compare_pairs_of_table(
+    table: TableEntries, axis: str, margin: float, *, is_requested: bool
 ) -> Pairs:
     """Compare the pairs of one table, and correct them by Holm for all its pairs.
 
@@ -507,14 +502,13 @@ def _compare_table(
     one family of all heads.
 
     Args:
-        entries_by_settings: the entries of the table, grouped by all settings but the
-            axis.
-        all_by_settings: these and those that filters left out, grouped alike; empty if
-            filters left nothing out.
+        table: its entries, the best first.
         axis: the setting in which the entries of a pair differ.
         margin: largest difference that does not matter.
         is_requested: whether the user named the axis.
     """
+    entries_by_settings = _group_by_settings(table.entries, axis)
+    all_by_settings = _group_by_settings(table.all_entries, axis)
     # a pair of both mappings counts once
     testable = _testable_pairs(
         [*entries_by_settings.values(), *all_by_settings.values()], axis
@@ -588,11 +582,13 @@ def _correct_groups(groups: Sequence[PairGroup], num_testable: int) -> None:
 
 def _is_testable(entry: Entry, other: Entry) -> bool:
     """Whether two entries have enough common seeds and test rows for a claim."""
-    seeds = {*entry.finished} & {*other.finished}
     by_row_SN = entry.default_score.scored.by_row
     assert by_row_SN is not None, "the default score of every task is one of rows"
     num_rows: int = by_row_SN.shape[1]
-    return len(seeds) >= stats.LEAST_SEEDS and num_rows > 1
+    # heads that are fitted at once have no seeds
+    are_fits = entry.fitted_at_once and other.fitted_at_once
+    seeds = {*entry.finished} & {*other.finished}
+    return num_rows > 1 and (are_fits or len(seeds) >= stats.LEAST_SEEDS)
 
 
 def _compare_groups(
@@ -608,8 +604,9 @@ def _compare_groups(
     """
     if not entries_by_settings:
         return []
-    # settings that all groups have do not tell them apart
-    settings_of_all = set.intersection(*map(set, entries_by_settings))
+    has_several_heads = (
+        len({_head_of(settings) for settings in entries_by_settings}) > 1
+    )
     largest_first = sorted(entries_by_settings.items(), key=lambda item: -len(item[1]))
     groups = []
     for settings, entries in largest_first[:MOST_GROUPS]:
@@ -618,20 +615,47 @@ def _compare_groups(
         # entries that every other entry of the group is compared with
         references = _reference_positions(labels)
         pairs = _compare_entries(entries, references, margin)
-        name = _group_name(settings, settings_of_all)
+        shared_by_head = _shared_by_head(entries_by_settings, _head_of(settings))
+        name = _group_name(settings, shared_by_head, with_head=has_several_heads)
         groups.append(PairGroup(name, labels, tuple(entries), pairs))
     return groups
 
 
-def _group_name(settings: SettingPairs, settings_of_all: set[tuple[str, str]]) -> str:
-    """The mechanism of a group, and its settings that not all groups have."""
-    parts = []
-    for name, value in settings:
-        if name == "attn":
-            parts.append(brief(value))
-        elif (name, value) not in settings_of_all:
-            parts.append(brief(f"{name}={value}"))
-    return ", ".join(parts)
+def _head_of(settings: SettingPairs) -> str | None:
+    """The head of a group; None along the axis ``head``, where a group has several."""
+    return dict(settings).get("head")
+
+
+def _shared_by_head(
+    entries_by_settings: EntriesBySettings, head: str | None
+) -> set[tuple[str, str]]:
+    """The settings that all groups of a head have: they do not tell them apart."""
+    of_head = [
+        set(settings) for settings in entries_by_settings if _head_of(settings) == head
+    ]
+    return set.intersection(*of_head)
+
+
+def _group_name(
+    settings: SettingPairs, shared: set[tuple[str, str]], *, with_head: bool
+) -> str:
+    """The mechanism of a group, its head, and settings that other groups do not have.
+
+    Args:
+        settings: of the group.
+        shared: those that all groups with the same head have.
+        with_head: whether there are groups of several heads.
+    """
+    values = dict(settings)
+    decoder = [brief(values[name], 60) for name in ("attn",) if name in values]
+    if with_head and "head" in values:
+        decoder.append(brief(values["head"], 60))
+    differing = [
+        brief(f"{name}={value}")
+        for name, value in settings
+        if name not in ("attn", "head") and (name, value) not in shared
+    ]
+    return ", ".join([" + ".join(decoder), *differing] if decoder else differing)
 
 
 def _compare_entries(
@@ -670,6 +694,8 @@ def _axis_value(entry: Entry, axis: str) -> str:
         return entry.attention
     if axis == "head":
         return entry.head
+    if axis == ENCODER:
+        return entry.encoder
     value = entry.recipe.get(axis, entry.runs[0].setting(axis))
     if value is None and axis in UNSET_MEANS_ALL:
         return ALL
@@ -679,18 +705,16 @@ def _axis_value(entry: Entry, axis: str) -> str:
 def _group_by_settings(entries: Sequence[Entry], axis: str) -> EntriesBySettings:
     """Group entries that agree in all settings but ``axis`` and the tuned settings.
 
-    A group without two values of the axis is left out. So are heads that are fitted at
-    once, entries with shuffled labels and entries without the score, and, where the
-    axis is a setting that tuning chose, the tuned entries: their values were chosen,
-    not compared.
+    A group without two values of the axis is left out. So are entries with shuffled
+    labels and entries without the score, and, where the axis is a setting that tuning
+    chose, the tuned entries: their values were chosen, not compared. Heads that are
+    fitted at once are compared between encoders alone.
     """
     entries_by_settings: EntriesBySettings = {}
     for entry in entries:
-        if (
-            entry.fitted_at_once
-            or entry.labels_shuffled
-            or entry.compared_score.mean is None
-        ):
+        if entry.labels_shuffled or entry.compared_score.mean is None:
+            continue
+        if entry.fitted_at_once and axis != ENCODER:
             continue
         if entry.tunings and axis in TUNED_SETTINGS:
             continue
@@ -712,9 +736,11 @@ def _shared_settings(entry: Entry, axis: str) -> SettingPairs:
         entry.compared_score.score.uses_temperature and entry.temperatures is not None
     )
     settings: dict[str, object] = {
-        "attn": entry.attention,
+        "attn": entry.shared_name or entry.attention,
         "head": entry.head,
         "tuned": bool(entry.tunings),
+        # two mechanisms always differ in their code
+        "code": (entry.code or None) if axis != "attn" else None,
         **entry.recipe,
         "scaled logits": is_scaled,
     }

@@ -5,6 +5,7 @@ parts (1, or the folds of cross-validations), N test rows, C classes.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -209,11 +210,20 @@ class Entry(EntryScores):
     is_candidate: bool = False
     """Whether it stands beside other candidates of the same tuning."""
     grouped_by: tuple[str, ...] = ()  # relations that put test rows together
+    encoder: str = ""  # name of its encoder, where encoders are compared
+    shared_name: str = ""
+    """Name of its mechanism on the states of every encoder, where these are
+    compared."""
 
     @property
     def key(self) -> EntryKey:
         """What identifies an entry: those with the same key have the same numbers."""
         return self.runs, self.seeds, self.simulated_choices
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism without its options."""
+        return self.attention.partition(":")[0]
 
     @property
     def is_optimistic(self) -> bool:
@@ -387,6 +397,14 @@ def _mean_and_std(value_S: Floats) -> dict[str, object]:
         "mean": float(value_S.mean()) if len(value_S) else None,
         "std": stats.standard_deviation(value_S),
     }
+
+
+def forms_of_mechanisms(entries: Iterable[Entry]) -> dict[str, set[str]]:
+    """Name of a mechanism -> all its forms: the name with its options."""
+    forms: dict[str, set[str]] = {}
+    for entry in entries:
+        forms.setdefault(entry.mechanism, set()).add(entry.attention)
+    return forms
 
 
 def is_unsure(choices: SimulatedChoices) -> bool:

@@ -363,7 +363,7 @@ class _TableMaker:
             )
             for runs_by_part in decoders
         ]
-        entries.sort(key=_rank)
+        entries.sort(key=rank)
         return TestedEntries(
             tested_on=tested_on,
             key=key,
@@ -420,7 +420,7 @@ def _labels_without_repeats(runs_by_part: RunsByPart, repeats: int) -> NDArray[A
     return label_N[np.argsort(row_N, kind="stable")[::repeats]]
 
 
-def _rank(entry: Entry) -> tuple[object, ...]:
+def rank(entry: Entry) -> tuple[object, ...]:
     """Sort key of an entry in its table: the best mean first, then by name.
 
     Entries without a mean stand last.

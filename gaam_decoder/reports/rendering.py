@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from gaam_decoder.reports.columns import Column, entries_sheet
 from gaam_decoder.reports.drawing import TEMPLATES, overview_pictures
+from gaam_decoder.reports.encoders import advice_on_tables
 from gaam_decoder.reports.notes import legend, notes, warnings
 from gaam_decoder.reports.sections.base import (
     Section,
@@ -15,7 +16,7 @@ from gaam_decoder.reports.sections.base import (
     sections_above_tables,
     signature,
 )
-from gaam_decoder.reports.table import SEPARATE, Table
+from gaam_decoder.reports.table import Table
 
 
 def render(
@@ -66,7 +67,7 @@ def render(
     template = environment.get_template(f"{name}.jinja")
     return template.render(
         tables=table_values,
-        separate=SEPARATE,
+        separate=advice_on_tables(tables, sections_over_sets),
         alone=section is not None,
         sections_over_sets=shown_over_sets,
         **(words or {}),

@@ -17,6 +17,7 @@ from gaam_cache.store.files import write_file
 from gaam_decoder.reports.across.base import across_sections
 from gaam_decoder.reports.columns import choose_columns
 from gaam_decoder.reports.drawing import Picture, image_files, overview_pictures
+from gaam_decoder.reports.encoders import encoder_section
 from gaam_decoder.reports.entries import DEFAULT_SCORE
 from gaam_decoder.reports.scoring import score_name
 from gaam_decoder.reports.sections.base import Section, sections
@@ -27,6 +28,7 @@ from gaam_decoder.reports.table import (
     TableOptions,
     build_tables,
     check_options,
+    compares_encoders,
 )
 from gaam_decoder.runs.loading import Texts, load_runs, resolve_baseline
 from gaam_decoder.runs.result import RunResult
@@ -264,7 +266,10 @@ def report(
             "no run has validation rows to fit a temperature on",
             expected="runs of --select val, which keep the logits of these rows",
         )
-    return Report(tuple(tables), tuple(across_sections(tables, factors)))
+    over_tables = across_sections(tables, factors)
+    if compares_encoders(options.get("pairs")):
+        over_tables = [encoder_section(tables), *over_tables]
+    return Report(tuple(tables), tuple(over_tables))
 
 
 def _check_number_of_classes(tables: Sequence[Table]) -> None:

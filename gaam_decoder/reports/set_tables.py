@@ -16,6 +16,7 @@ from gaam_cache.common.messages import brief, join_first
 from gaam_cache.config import IMPORTED
 from gaam_cache.store.files import digest_of
 from gaam_cache.store.row_sketch import common_share, joined
+from gaam_decoder.reports.entries import split_seed_of
 from gaam_decoder.reports.over_sets import MOST_NAMED
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.titles import distinguishing_words
@@ -52,13 +53,7 @@ class ChosenTables(NamedTuple):
 
 def choose_tables(tables: Sequence[Table]) -> ChosenTables:
     """Take one table of every data set and encoder."""
-    data_sets = _short_names([_names_of_data_set(table.cache) for table in tables])
-    encoders = _short_names([_names_of_encoder(table.cache) for table in tables])
-    named = [
-        NamedTable(table, data_set, encoder)
-        for table, data_set, encoder in zip(tables, data_sets, encoders, strict=True)
-    ]
-    with_same_rows, other_rows = _take_one_set_of_rows(named)
+    with_same_rows, other_rows = _take_one_set_of_rows(name_tables(tables))
     one_each, other_caches = _take_one_cache(with_same_rows)
     share_by_pair = _shares_of_common_rows(one_each)
     counted, common_rows = _take_data_sets_of_own_rows(one_each, share_by_pair)
@@ -68,6 +63,16 @@ def choose_tables(tables: Sequence[Table]) -> ChosenTables:
         common_rows=common_rows,
         remarks=_some_common_rows(counted, share_by_pair),
     )
+
+
+def name_tables(tables: Sequence[Table]) -> list[NamedTable]:
+    """The tables, with short names of their data sets and encoders."""
+    data_sets = _short_names([_names_of_data_set(table.cache) for table in tables])
+    encoders = _short_names([_names_of_encoder(table.cache) for table in tables])
+    return [
+        NamedTable(table, data_set, encoder)
+        for table, data_set, encoder in zip(tables, data_sets, encoders, strict=True)
+    ]
 
 
 def _take_one_set_of_rows(
@@ -96,7 +101,7 @@ def _take_one_set_of_rows(
     left_out: set[NamedTable] = set()
     sentences = []
     for data_set in dict.fromkeys(named.data_set for named in tables):
-        by_rows = _group_by_rows(
+        by_rows = group_by_rows(
             [named for named in tables if named.data_set == data_set]
         )
         best_rank = max(map(rank, by_rows))
@@ -122,12 +127,29 @@ def _take_one_set_of_rows(
     return [named for named in tables if named not in left_out], sentences
 
 
-def _group_by_rows(tables: Sequence[NamedTable]) -> list[list[NamedTable]]:
-    """The tables of a data set, a list for each set of training and test rows."""
-    by_rows: dict[object, list[NamedTable]] = {}
+def group_by_rows(tables: Sequence[NamedTable]) -> list[list[NamedTable]]:
+    """The tables in groups, one for each set of training and test rows.
+
+    The plan of a cache has a hash of its rows. That of imported states hashes the
+    states instead, which differ between encoders: there the numbers of rows and the
+    labels of the test rows, in their order, must do.
+    """
+    by_labels: dict[object, list[NamedTable]] = {}
     for named in tables:
-        by_rows.setdefault(_rows_of(named.table), []).append(named)
-    return list(by_rows.values())
+        by_labels.setdefault(_labels_of_rows(named.table), []).append(named)
+
+    groups: list[list[NamedTable]] = []
+    for tables_of_labels in by_labels.values():
+        hashes = {_hash_of_rows(named.table) for named in tables_of_labels}
+        if len(hashes - {None}) < 2:
+            groups.append(tables_of_labels)
+            continue
+        # imported states may be of any of these rows: they stay a group of their own
+        by_hash: dict[str | None, list[NamedTable]] = {}
+        for named in tables_of_labels:
+            by_hash.setdefault(_hash_of_rows(named.table), []).append(named)
+        groups += by_hash.values()
+    return groups
 
 
 def _take_one_cache(
@@ -142,7 +164,7 @@ def _take_one_cache(
     """
     first: dict[tuple[str, str], NamedTable] = {}
     sentences = []
-    for named in _tell_encoders_apart(tables):
+    for named in tell_encoders_apart(tables):
         names = (named.data_set, named.encoder)
         if names in first:
             cache = brief(Path(named.table.cache.path).name, 60)
@@ -155,7 +177,7 @@ def _take_one_cache(
     return list(first.values()), sentences
 
 
-def _tell_encoders_apart(tables: Sequence[NamedTable]) -> list[NamedTable]:
+def tell_encoders_apart(tables: Sequence[NamedTable]) -> list[NamedTable]:
     """Add settings to the name of an encoder that read a data set several times.
 
     The settings are those in which its tables differ.
@@ -318,20 +340,36 @@ def _names(full: str, record: Mapping[str, Any]) -> Names:
     return Names(full, short, is_path=bool(record.get("path")))
 
 
-def _rows_of(table: Table) -> object:
-    """A key of the training and test rows of a table, whichever encoder read them.
+def _labels_of_rows(table: Table) -> object:
+    """A key of the numbers of rows and of the labels of all test rows of a table.
 
-    Tables with equal keys have the same rows. The plan of a cache has a hash of its
-    rows. That of imported states hashes the states instead, which differ between
-    encoders: there the numbers of rows and the test labels must do.
+    In a cross-validation it covers which rows each fold tests.
     """
-    run = table.entries[0].runs[0]
-    labels = digest_of(run.labels.tobytes())
-    fields: Mapping[str, Any] = (table.cache.plan or {}).get("fingerprint_fields", {})
-    kind = (table.cache.plan or {}).get("encoder", {}).get("kind", IMPORTED)
-    hash_of_rows = None if kind == IMPORTED else json.dumps(fields.get("content"))
+    labels_by_part: dict[tuple[int, str], str] = {}
+    for run in table.entries[0].runs:
+        # without folds, the split seed does not change the test rows
+        fold = run.recipe.fold
+        part = (split_seed_of(run) if fold else 0, str(fold))
+        if part not in labels_by_part:
+            row_numbers = b"" if run.test_rows is None else run.test_rows.tobytes()
+            labels_by_part[part] = digest_of(run.labels.tobytes() + row_numbers)
     counts = json.dumps(table.cache.rows, sort_keys=True)
-    return table.tested_on, table.num_test_rows, labels, counts, hash_of_rows
+    labels = tuple(sorted(labels_by_part.items()))
+    return table.tested_on, table.num_test_rows, counts, labels
+
+
+def _hash_of_rows(table: Table) -> str | None:
+    """The hash of all rows of a table's cache; None for imported states."""
+    if is_imported(table.cache):
+        return None
+    fields: Mapping[str, Any] = (table.cache.plan or {}).get("fingerprint_fields", {})
+    return json.dumps(fields.get("content"))
+
+
+def is_imported(cache: CacheRecord) -> bool:
+    """Whether the states of a cache were imported, so that it knows no rows."""
+    kind = (cache.plan or {}).get("encoder", {}).get("kind", IMPORTED)
+    return bool(kind == IMPORTED)
 
 
 def _first_rows_in_words(tables: Sequence[NamedTable]) -> str:

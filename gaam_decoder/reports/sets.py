@@ -6,14 +6,14 @@ said by name; no result decides what it takes.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief, join_first
 from gaam_cache.config import IMPORTED
 from gaam_decoder.reports.compare import is_baseline
-from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.entries import Entry, forms_of_mechanisms
 from gaam_decoder.reports.over_sets import (
     MOST_NAMED,
     CellDifference,
@@ -442,7 +442,7 @@ def _entries_by_name(
     several_forms = {
         name
         for entries in entries_of_tables
-        for name, forms in _forms(entries).items()
+        for name, forms in forms_of_mechanisms(entries).items()
         if len(forms) > 1
     }
     settings = sorted(
@@ -451,23 +451,18 @@ def _entries_by_name(
     all_entries = [entry for entries in entries_of_tables for entry in entries]
     codes: dict[str, set[str]] = {}
     for entry in all_entries:
-        codes.setdefault(_short_name(entry), set()).add(entry.code)
+        codes.setdefault(entry.mechanism, set()).add(entry.code)
     several_codes = {name for name, digests in codes.items() if len(digests) > 1}
     named: list[dict[str, Entry]] = []
     for entries in entries_of_tables:
         by_name: dict[str, Entry] = {}
         for entry in entries:
             name = _entry_name(entry, several_forms, settings)
-            if _short_name(entry) in several_codes:
+            if entry.mechanism in several_codes:
                 name = f"{name} {entry.code}"
             by_name[name] = entry
         named.append(by_name)
     return named
-
-
-def _short_name(entry: Entry) -> str:
-    """The name of the mechanism without its options."""
-    return entry.attention.partition(":")[0]
 
 
 def _entry_name(
@@ -480,7 +475,7 @@ def _entry_name(
         several_forms: mechanisms that keep their options.
         settings: those that distinguish entries.
     """
-    short = _short_name(entry)
+    short = entry.mechanism
     name = brief(entry.attention if short in several_forms else short)
     values = [
         brief(f"{setting}={entry.recipe[setting]}")
@@ -504,14 +499,6 @@ def _is_in_answer(entry: Entry, head: str, baseline: str) -> bool:
     ):
         return False
     return entry.comparison is not None or is_baseline(entry, baseline)
-
-
-def _forms(entries: Iterable[Entry]) -> dict[str, set[str]]:
-    """Name of a mechanism -> all its forms: the name with its options."""
-    forms: dict[str, set[str]] = {}
-    for entry in entries:
-        forms.setdefault(_short_name(entry), set()).add(entry.attention)
-    return forms
 
 
 def _is_given(entry: Entry, setting: str) -> bool:

@@ -121,6 +121,8 @@ class Table:
     tested_on: str
     num_test_rows: int = 0
     entries: tuple[Entry, ...] = ()
+    # these, and those that filters left out; empty if filters left nothing out
+    all_entries: Sequence[Entry] = ()
     # the mechanism that the others are compared with
     baseline: str | None = None
     # decoders that are no entries, because some of their folds are missing
@@ -366,8 +368,8 @@ class TableOptions(TypedDict, total=False):
     """How many entries of each table are shown, the best, with their baselines; the
     others still count."""
     pairs: str | None
-    """Setting in which the entries of every pair differ, such as layers; the report
-    then begins with the best value. Default: attn, in a section."""
+    """Setting in which the entries of every pair differ, such as layers, or encoder;
+    the report then begins with the best value. Default: attn, in a section."""
     groups: str | None
     """Kept column whose value says which rows belong together, such as the speaker.
     Groups are then the unit of intervals and verdicts. The groups of the training,
@@ -392,6 +394,11 @@ def check_options(options: TableOptions) -> None:
         raise ConfigError(
             "--top is out of range", expected="a number from 1 on", found=str(top)
         )
+
+
+def compares_encoders(axis: str | None) -> bool:
+    """Whether the option ``pairs`` asks for pairs of encoders."""
+    return axis is not None and compare.normalised_axis(axis) == compare.ENCODER
 
 
 def build_tables(
@@ -442,9 +449,11 @@ class _TableBuilder:
             compare.TableEntries(test.entries, all_entries)
             for test, all_entries in zip(self.tests, self.all_entries, strict=True)
         ]
-        pairs_of_tables = compare.compare_pairs(
-            entries_of_tables, self.options.get("pairs"), self.margin
-        )
+        # encoders are compared once there are tables: see ``reports.encoders``
+        axis = self.options.get("pairs")
+        if compares_encoders(axis):
+            axis = None
+        pairs_of_tables = compare.compare_pairs(entries_of_tables, axis, self.margin)
         tables = [
             self._table(test, all_entries, pairs)
             for test, all_entries, pairs in zip(
@@ -551,6 +560,7 @@ class _TableBuilder:
             self._empty_table(entries[0].runs[0].cache, test.tested_on),
             num_test_rows=len(test.labels),
             entries=self._compared_entries(entries, all_entries, compared),
+            all_entries=all_entries,
             baseline=self.baseline if has_baseline else None,
             incomplete=test.incomplete,
             left_out_repeats=test.left_out_repeats,

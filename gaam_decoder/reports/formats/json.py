@@ -7,6 +7,7 @@ from typing import ClassVar, TextIO
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.notes import notes, warnings
 from gaam_decoder.reports.sections.base import (
+    ENCODERS,
     Section,
     answer_sentences,
     requested_sections,
@@ -47,7 +48,11 @@ class Json(Format):
         if other_objects:
             first["other_caches"] = other_objects
         if self.section is None and over_sets:
-            first["over_data_sets"] = _values_by_name(over_sets)
+            values_by_name = _values_by_name(over_sets)
+            if ENCODERS in values_by_name:
+                first[ENCODERS] = values_by_name.pop(ENCODERS)
+            if values_by_name:
+                first["over_data_sets"] = values_by_name
 
         # NaN becomes null, such as in the attention map of a lost seed.
         finite = json.loads(json.dumps(first), parse_constant=_null)

@@ -20,6 +20,7 @@ from gaam_decoder.reports.columns import (
     score_caption,
     screen_columns,
 )
+from gaam_decoder.reports.encoders import advice_on_tables
 from gaam_decoder.reports.names import AT_EDGE
 from gaam_decoder.reports.notes import legend, notes_on_runs, warnings
 from gaam_decoder.reports.sections.base import (
@@ -29,7 +30,7 @@ from gaam_decoder.reports.sections.base import (
     sections_above_tables,
     signature,
 )
-from gaam_decoder.reports.table import SEPARATE, Format, Table
+from gaam_decoder.reports.table import Format, Table
 
 # Width for an output that is no terminal, unless COLUMNS sets it.
 PLAIN_WIDTH = 120
@@ -76,7 +77,8 @@ class Terminal(Format):
             else:
                 _write_table(table, sections, console, self.columns)
         if len(shown) > 1:
-            _print_line(console, f"{len(shown)} separate tables: {SEPARATE}")
+            advice = advice_on_tables(tables, self.sections_over_sets)
+            _print_line(console, f"{len(shown)} separate tables: {advice}")
             # of many tables, the answer above them has left the screen
             for section in over_sets:
                 _print_answers(section, console)

@@ -20,10 +20,13 @@ from gaam_decoder.reports.drawing import Picture
 from gaam_decoder.reports.table import Table
 
 PACKAGE = "gaam_decoder.reports.sections"
-PAIRS_HINT = (
-    "--pairs layers, or another setting in which decoders differ, compares each with "
-    "each"
-)
+ENCODERS = "encoders"  # the section over all tables that compares encoders
+HINT_BY_SECTION = {
+    "pairs": "--pairs layers, or another setting in which decoders differ, compares "
+    "each with each",
+    ENCODERS: "--pairs encoder compares encoders that read the same rows",
+}
+"""What a person does to get a section that the report does not have."""
 
 
 class Parts(NamedTuple):
@@ -107,13 +110,12 @@ def requested_sections(
         for section in table_sections
     ]
     if name not in names:
-        hint = PAIRS_HINT if name == "pairs" else None
         raise plugins.unknown(
             "section of these runs",
             name,
             list(dict.fromkeys([*names_over_sets, *names])),
             where="--section",
-            hint=hint,
+            hint=HINT_BY_SECTION.get(name),
         )
     return [
         [section for section in table_sections if section.name == name]

@@ -19,6 +19,7 @@ from gaam_decoder.reports.columns import (
 )
 from gaam_decoder.reports.compare import (
     ALL,
+    ENCODER,
     MOST_GROUPS,
     MOST_VALUES,
     PairGroup,
@@ -37,6 +38,10 @@ MARKS = {"better": "*", "worse": "*", "equivalent": "="}  # beside a difference
 MOST_LISTED = 24  # pairs of a group in the list: people read no more
 MOST_ANSWERS = 3  # groups whose best entry stands under the title
 MOST_NAMED = 6  # entries that one part of an answer names
+PAIR_HEADERS = [
+    column.header for column in (DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT)
+]
+"""Headers of a table of pairs, behind the first column."""
 VERDICTS = {
     "better": "better than {}",
     "worse": "worse than {}",
@@ -75,19 +80,19 @@ class EveryPair(Writer):
         yield Section(
             name="pairs",
             heading="Every pair",
-            lead=_lead(comparisons, axis),
-            answers=_answers(table, pairs, axis) if pairs.is_requested else (),
+            lead=lead(comparisons, axis),
+            answers=_answers(table, pairs) if pairs.is_requested else (),
             lines=_lines(table, pairs),
             make=lambda: Parts(list(_sheets(pairs.groups, axis, table.score))),
             values={
                 "axis": axis,
                 "corrected_for": pairs.num_tests,
-                "groups": [_group_values(group) for group in pairs.groups],
+                "groups": [group_values(group) for group in pairs.groups],
             },
         )
 
 
-def _lead(comparisons: Sequence[Comparison], axis: str) -> str:
+def lead(comparisons: Sequence[Comparison], axis: str) -> str:
     """How many pairs differ, and how many have each other verdict."""
     noun = "mechanisms" if axis == "attn" else f"decoders that differ in {axis} alone"
     count = Counter(comparison.claim.verdict for comparison in comparisons)
@@ -124,7 +129,7 @@ def _lines(table: Table, pairs: Pairs) -> list[str]:
     return lines
 
 
-def _group_values(group: PairGroup) -> dict[str, object]:
+def group_values(group: PairGroup) -> dict[str, object]:
     """The pairs of a group as JSON values."""
     pairs = []
     for (first, second), comparison in group.pairs.items():
@@ -137,13 +142,17 @@ def _group_values(group: PairGroup) -> dict[str, object]:
     return {"shared": group.name, "labels": list(group.labels), "pairs": pairs}
 
 
-def _answers(table: Table, pairs: Pairs, axis: str) -> list[str]:
+def _answers(table: Table, pairs: Pairs) -> list[str]:
     """Name the best entry of every group, in a sentence without its full stop.
 
     Of many groups a last sentence has the number alone.
     """
+    axis = pairs.axis.replace("_", "-")
     groups = [group for group in pairs.groups if group.pairs]
-    answers = [_answer(group, axis, table) for group in groups[:MOST_ANSWERS]]
+    answers = [
+        answer(group, axis, table.score, table.margin)
+        for group in groups[:MOST_ANSWERS]
+    ]
     if len(groups) > MOST_ANSWERS:
         num_more = len(groups) - MOST_ANSWERS
         groups_differ = "group of decoders differs"
@@ -155,12 +164,15 @@ def _answers(table: Table, pairs: Pairs, axis: str) -> list[str]:
     return answers
 
 
-def _answer(group: PairGroup, axis: str, table: Table) -> str:
+def answer(group: PairGroup, axis: str, score: Score, margin: float) -> str:
     """A sentence on the best entry: its verdicts, and its difference to the second.
 
-    ``axis`` is the setting in which the entries of the group differ.
+    Args:
+        group: entries that differ in one setting alone.
+        axis: this setting.
+        score: that is compared.
+        margin: largest difference that does not matter.
     """
-    score = table.score
     mean = score.text(group.entries[0].compared_score.mean)
     percent = "%" if score.percent else ""
     best_label = in_words(axis, group.labels[:1])
@@ -177,7 +189,7 @@ def _answer(group: PairGroup, axis: str, table: Table) -> str:
         for (first, second), comparison in group.pairs.items()
         if first == 0
     }
-    clauses = _verdicts_of_best(group, axis, table, comparisons_of_best)
+    clauses = _verdicts_of_best(group, axis, score.size(margin), comparisons_of_best)
     if clauses:
         text += f": {'; '.join(clauses)}"
     if not comparisons_of_best:
@@ -213,12 +225,16 @@ def _tied_with_best(group: PairGroup) -> list[str]:
 def _verdicts_of_best(
     group: PairGroup,
     axis: str,
-    table: Table,
+    margin: str,
     comparisons_of_best: Mapping[int, Comparison],
 ) -> list[str]:
     """Clauses on the best entry: which others it is better than, equivalent to, ...
 
-    ``comparisons_of_best`` has the best entry minus another, by the other's position.
+    Args:
+        group: entries that differ in one setting alone, the best first.
+        axis: this setting.
+        margin: largest difference that does not matter, in words.
+        comparisons_of_best: the best entry minus another, by the other's position.
     """
     labels_by_verdict: dict[str, list[str]] = {}
     for second, comparison in comparisons_of_best.items():
@@ -226,16 +242,17 @@ def _verdicts_of_best(
         labels.append(group.labels[second])
     clauses = []
 
-    # Too few seeds decide nothing. Where the score or the data are why there is none,
-    # that reason is given: more seeds would not help.
+    # Too few seeds decide nothing, where there are seeds. Where the score or the data
+    # are why there is no claim, that reason is given: more seeds would not help.
     num_seeds = max(
         (len(pair.seeds) for pair in comparisons_of_best.values()), default=0
     )
-    if num_seeds < stats.LEAST_SEEDS and NO_CLAIM not in labels_by_verdict:
+    has_seeds = not group.entries[0].fitted_at_once
+    has_few_seeds = has_seeds and num_seeds < stats.LEAST_SEEDS
+    if has_few_seeds and NO_CLAIM not in labels_by_verdict:
         seeds = f"seeds: {num_seeds}, and other verdicts need {stats.LEAST_SEEDS}"
         clauses.append(f"every difference is undecided ({seeds})")
     else:
-        margin = table.score.size(table.margin)
         verdicts = [
             words.format(in_words(axis, labels_by_verdict[verdict]), margin)
             for verdict, words in VERDICTS.items()
@@ -261,7 +278,7 @@ def in_words(axis: str, labels: Sequence[str]) -> str:
     ``axis`` is the setting, ``labels`` are its values. Of many values the first are
     spelled, the others counted.
     """
-    if axis in ("attn", "head"):
+    if axis in ("attn", "head", ENCODER):
         names = list(labels)
     elif axis == "layers":
         names = _layers_in_words(labels)
@@ -305,22 +322,33 @@ def _list_sheet(group: PairGroup, axis: str, score: Score) -> Sheet:
 
     ``axis`` is the setting in which the entries of the group differ.
     """
-    lines = []
-    for pair in _listed_pairs(group):
-        claim = group.pairs[pair].claim
-        cells = [
-            _pair_in_words(group, axis, pair),
-            score.difference(claim.difference),
-            range_cell(score.span(claim.interval_corrected, signed=True)),
-            p_value(claim.p_holm),
-            verdict(claim),
-        ]
-        lines.append(cells)
-    header = [column.header for column in (DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT)]
+    lines = [pair_cells(group, axis, pair, score) for pair in _listed_pairs(group)]
+    header = PAIR_HEADERS
     listed = "first minus second of every pair"
     if len(lines) < len(group.pairs):
         listed = f"first minus second of {len(lines)} of {len(group.pairs)} pairs"
     return Sheet(_caption(listed, group, axis, score), ["pair", *header], lines, header)
+
+
+def pair_cells(
+    group: PairGroup, axis: str, pair: PairPositions, score: Score
+) -> list[str]:
+    """A line of a table of pairs: both entries, difference, interval, p and verdict.
+
+    Args:
+        group: entries that differ in one setting alone.
+        axis: this setting.
+        pair: positions of the two entries in the group.
+        score: that is compared.
+    """
+    claim = group.pairs[pair].claim
+    return [
+        _pair_in_words(group, axis, pair),
+        score.difference(claim.difference),
+        range_cell(score.span(claim.interval_corrected, signed=True)),
+        p_value(claim.p_holm),
+        verdict(claim),
+    ]
 
 
 def _listed_pairs(group: PairGroup) -> list[PairPositions]:

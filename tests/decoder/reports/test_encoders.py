@@ -1,0 +1,267 @@
+"""Encoders that read the same rows: what is paired, how sure it is, and what is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gaam_cache.common.errors import ConfigError
+from gaam_decoder import RunResult, stats
+from gaam_decoder.reports.report import Report, report
+from gaam_decoder.reports.sections import Section
+from tests.decoder.reports.conftest import FIT, FORMATS, answers, build_run
+
+ENCODERS = ("bert", "gpt2", "mpnet")
+ACCURACIES = {"bert": 0.7, "gpt2": 0.72, "mpnet": 0.85}
+ROWS = 300
+Right = NDArray[np.bool_]
+
+
+def right_of(encoder: str, attention: str = "none", num_seeds: int = 6) -> Right:
+    """Right answers of the seeds of a mechanism on the states of an encoder."""
+    seed = 10 * ENCODERS.index(encoder) + len(attention)
+    return answers(num_seeds, ACCURACIES[encoder], seed, ROWS)
+
+
+def run_of(
+    encoder: str,
+    attention: str = "none",
+    *,
+    right: Right | None = None,
+    content: str | None = "rows",
+    plan: dict[str, Any] | None = None,
+    **changes: Any,
+) -> RunResult:
+    """A run on the states of an encoder; ``content`` is the hash of the cache's rows.
+
+    Without ``content`` the states were imported.
+    """
+    kind = "imported" if content is None else "text"
+    plan = {
+        "encoder": {"kind": kind, "name": encoder},
+        "fingerprint_fields": {"content": content},
+    } | (plan or {})
+    cache = {
+        "encoder": encoder,
+        "fingerprint": f"{encoder}{content}".ljust(64, "0"),
+        "plan": plan,
+    }
+    if right is None:
+        right = right_of(encoder, attention)
+    return build_run(attention, right, cache=cache, **changes)
+
+
+def probe_of(encoder: str) -> RunResult:
+    """Logistic regression on the states of an encoder."""
+    return run_of(encoder, right=right_of(encoder)[:1], head="lbfgs", fit=FIT)
+
+
+def section_of(made: Report) -> Section:
+    [section] = [s for s in made.sections_over_sets if s.name == "encoders"]
+    return section
+
+
+def groups_of(runs: Sequence[RunResult], **options: Any) -> list[dict[str, Any]]:
+    """The compared decoders as JSON values, each with its pairs of encoders."""
+    [values] = section_of(report(runs, pairs="encoder", **options)).values
+    return list(values["groups"])
+
+
+def test_a_pair_is_the_claim_of_its_right_answers() -> None:
+    """The same claim as for two decoders of one table, for every pair of encoders."""
+    runs = [run_of(encoder, name) for encoder in ENCODERS for name in ("none", "gaam")]
+    groups = groups_of(runs)
+    assert {group["shared"] for group in groups} == {"none", "gaam"}
+    for group in groups:
+        assert group["labels"][0] == "mpnet"
+        assert len(group["pairs"]) == 3
+        for pair in group["pairs"]:
+            first, second = (
+                right_of(pair[side], group["shared"]) for side in ("first", "second")
+            )
+            claim = stats.claim(first, second, margin=0.005)
+            assert pair["difference"] == pytest.approx(claim.difference)
+            assert pair["p"] == pytest.approx(claim.p)
+            assert pair["ci95_seeds_and_rows"] == pytest.approx(claim.interval)
+            assert pair["num_tests"] == 6  # three pairs of two mechanisms
+
+
+def test_linear_probes_are_compared_over_test_rows() -> None:
+    groups = groups_of([*map(probe_of, ENCODERS), run_of("bert"), run_of("mpnet")])
+    by_decoder = {group["shared"]: group["pairs"] for group in groups}
+    assert by_decoder.keys() == {"none + lbfgs", "none + linear"}
+    [best, *_others] = by_decoder["none + lbfgs"]
+    assert (best["first"], best["num_tests"]) == ("mpnet", 3)
+    assert best["verdict"] == "better"
+    # a head of its own is a family of its own
+    assert by_decoder["none + linear"][0]["num_tests"] == 1
+
+
+def test_the_best_encoder_stands_in_the_first_sentence_of_every_format() -> None:
+    runs = [run_of(encoder) for encoder in ENCODERS]
+    made = report(runs, pairs="encoder")
+    [sentence] = section_of(made).answers
+    assert sentence.startswith("none: the best mean accuracy is that of mpnet, 85")
+    assert "it is better than gpt2 and bert; mpnet minus gpt2: +1" in sentence
+    for name in FORMATS:
+        text = made.text(name, section="encoders")
+        assert "mpnet minus gpt2" in text, name
+        if name != "csv":
+            assert "but for the pairs of encoders" in made.text(name) or name == "json"
+    values = json.loads(made.text("json"))
+    assert values["encoders"]["values"][0]["encoders"] == list(ENCODERS)
+    assert "over_data_sets" not in values
+
+
+def test_separate_tables_name_the_option_where_it_would_compare() -> None:
+    hint = "--pairs encoder compares encoders that read the same rows"
+    same = [run_of("bert"), run_of("mpnet")]
+    assert hint in report(same).text()
+    other = [run_of("bert"), run_of("mpnet", content="other rows")]
+    assert hint not in report(other).text()
+
+
+def of_other_rows() -> list[RunResult]:
+    return [run_of("bert"), run_of("mpnet", content="other rows")]
+
+
+def of_other_labels() -> list[RunResult]:
+    fewer = right_of("mpnet")[:, 1:]
+    return [run_of("bert", content=None), run_of("mpnet", right=fewer, content=None)]
+
+
+def of_ambiguous_rows() -> list[RunResult]:
+    """Imported states whose labels are those of two different sets of rows."""
+    return [
+        run_of("bert"),
+        run_of("mpnet", content="other rows"),
+        run_of("gpt2", content=None),
+    ]
+
+
+def of_one_encoder() -> list[RunResult]:
+    return [run_of("bert"), run_of("bert", "gaam")]
+
+
+def of_other_folds() -> list[RunResult]:
+    return [
+        run_of("bert", fold="1/2"),
+        run_of("mpnet", fold="2/2"),
+    ]
+
+
+NOT_SAME_ROWS: dict[str, Callable[[], list[RunResult]]] = {
+    "other rows": of_other_rows,
+    "other labels": of_other_labels,
+    "ambiguous rows": of_ambiguous_rows,
+    "one encoder": of_one_encoder,
+    "other folds": of_other_folds,
+}
+
+
+@pytest.mark.parametrize("case", NOT_SAME_ROWS)
+def test_other_rows_are_not_paired(case: str) -> None:
+    with pytest.raises(ConfigError, match="encoders that read the same rows"):
+        report(NOT_SAME_ROWS[case](), pairs="encoder")
+
+
+NOT_SAME_DECODER: dict[str, list[dict[str, Any]]] = {
+    "epochs": [{"epochs": 3}, {"epochs": 9}],
+    "selection": [{"select": "val"}, {"select": "last"}],
+    "layers": [{"layers": "1-3"}, {}],
+    "head": [{"head": "linear"}, {"head": "mlp"}],
+    "code": [
+        {"plugins": {"mechanism none": "a"}},
+        {"plugins": {"mechanism none": "b"}},
+    ],
+}
+
+
+@pytest.mark.parametrize("case", NOT_SAME_DECODER)
+def test_decoders_of_other_settings_are_not_paired(case: str) -> None:
+    first, second = NOT_SAME_DECODER[case]
+    runs = [run_of("bert", **first), run_of("mpnet", **second)]
+    with pytest.raises(ConfigError, match="no decoder has the same settings"):
+        report(runs, pairs="encoder")
+
+    # beside a decoder in common, a line says what is left out
+    shared = [run_of("bert", "gaam"), run_of("mpnet", "gaam")]
+    section = section_of(report([*runs, *shared], pairs="encoder"))
+    [line] = [line for line in section.lines if line.startswith("not compared")]
+    assert "on bert" in line
+    assert "on mpnet" in line
+
+
+def test_options_that_follow_the_number_of_layers_do_not_part_a_mechanism() -> None:
+    runs = [run_of("bert", "gaam:heads=2"), run_of("mpnet", "gaam:heads=4")]
+    section = section_of(report(runs, pairs="encoder"))
+    assert "gaam is gaam:heads=4 for mpnet, gaam:heads=2 for bert" in section.lines
+    # several forms on one encoder are several decoders
+    runs.append(run_of("bert", "gaam:heads=1"))
+    with pytest.raises(ConfigError, match="no decoder has the same settings"):
+        report(runs, pairs="encoder")
+
+
+def test_imported_states_are_paired_by_their_labels() -> None:
+    runs = [run_of("bert"), run_of("mpnet", content=None)]
+    section = section_of(report(runs, pairs="encoder"))
+    assert any(line.startswith("imported states are paired") for line in section.lines)
+
+
+def test_groups_of_any_table_are_the_unit_of_all_pairs() -> None:
+    by_two = np.arange(ROWS, dtype=np.int32) // 2
+    by_three = np.arange(ROWS, dtype=np.int32) // 3
+    by_six = np.arange(ROWS) // 6
+    runs = [
+        run_of("bert", same={"equal rows": by_two}),
+        run_of("mpnet", same={"equal rows": by_three}),
+    ]
+    section = section_of(report(runs, pairs="encoder"))
+    [group] = section.values[0]["groups"]
+    [pair] = group["pairs"]
+    claim = stats.claim(
+        right_of("mpnet"), right_of("bert"), margin=0.005, groups=by_six
+    )
+    assert pair["num_groups"] == len(np.unique(by_six))
+    assert pair["p"] == pytest.approx(claim.p)
+    assert any(line.startswith("rows that belong together") for line in section.lines)
+
+
+def test_settings_tell_two_caches_of_one_encoder_apart() -> None:
+    def cache_of(pooling: str) -> RunResult:
+        fields = {"content": "rows", "encoder": {"pooling": [pooling]}}
+        run = run_of(
+            "bert",
+            plan={"fingerprint_fields": fields},
+            right=right_of("bert" if pooling == "mean" else "mpnet"),
+        )
+        object.__setattr__(run.cache, "fingerprint", pooling.ljust(64, "0"))
+        return run
+
+    [group] = groups_of([cache_of("mean"), cache_of("last")])
+    assert group["labels"] == ["bert (--pool last)", "bert (--pool mean)"]
+
+
+def test_what_filters_leave_out_still_counts_in_the_correction() -> None:
+    runs = [run_of(encoder, name) for encoder in ENCODERS for name in ("none", "gaam")]
+    [group] = groups_of(runs, attn="gaam")
+    assert {pair["num_tests"] for pair in group["pairs"]} == {6}
+
+
+def test_several_data_sets_have_a_sentence_each() -> None:
+    runs = []
+    for number in range(2):
+        for encoder in ENCODERS:
+            right = right_of(encoder)[:, number:]
+            run = run_of(encoder, right=right, content=f"rows {number}")
+            object.__setattr__(run.cache, "dataset", f"set{number}")
+            runs.append(run)
+    made = report(runs, pairs="encoder")
+    section = section_of(made)
+    assert [answer[:5] for answer in section.answers] == ["set0,", "set1,"]
+    assert [values["corrected_for"] for values in section.values] == [{"linear": 3}] * 2
