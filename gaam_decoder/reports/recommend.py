@@ -15,6 +15,8 @@ from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import NAMED
 from gaam_decoder.stats import NO_CLAIM
 
+UNBEATEN = "nothing is shown to be better than it"
+
 
 class Recommendation(NamedTuple):
     """The decoder to use, and a clause that says so and why."""
@@ -35,7 +37,8 @@ def recommended(table: Table) -> Recommendation | None:
     The answer is the best decoder if it is shown to be better than the baseline. Else
     it is the reference, if nothing is shown to be better than that: the linear probe if
     it has the best mean, otherwise the baseline. A smaller decoder takes its place if
-    it is equivalent, or if it has the best mean and the fewest parameters of all.
+    it is equivalent, or if it has the best mean and the fewest parameters of all. Where
+    the baseline is shown to be worse than the linear probe, the probe takes its place.
 
     There is an answer only if the scores are comparable and sound. All decoders read
     the same layers and learn from equally many rows. Every tuning chose a candidate. No
@@ -96,10 +99,11 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
 def _choose(
     table: Table, entries: Sequence[Entry], best: Entry, unbeaten: Entry
 ) -> Recommendation | NoRecommendation:
-    """Recommend the reference, or else the best entry.
+    """Recommend the reference, a simpler entry with the best mean, or the probe.
 
-    The reference needs the best mean or the fewest parameters, the best entry both.
-    Neither may be worse than the probe.
+    The best entry takes the place of the reference if it has the fewest parameters of
+    all, and the reference has not. What is shown to be worse than the probe is not
+    recommended.
 
     Args:
         table: the table.
@@ -108,6 +112,8 @@ def _choose(
         unbeaten: the linear probe or the baseline, whichever is the reference.
     """
     fewest_parameters = min(map(_num_parameters, entries))
+    has_tests = _has_tests(entries)
+    tested = UNBEATEN if has_tests else "no difference is tested"
     for entry in (unbeaten, best):
         if is_behind_probe(entry):
             continue
@@ -119,11 +125,15 @@ def _choose(
         # the reference needs one reason; another decoder that is larger has to be shown
         # to be better
         if len(reasons) == 2 or (reasons and entry is unbeaten):
-            if _has_tests(entries):
-                reasons.append("nothing is shown to be better than it")
-            else:
-                reasons.append("no difference is tested")
-            return _recommend(entry, ", ".join(reasons))
+            return _recommend(entry, ", ".join([*reasons, tested]))
+
+    # the baseline stays in use until something is shown to be better
+    if has_tests and not is_behind_probe(unbeaten):
+        return _recommend(unbeaten, f"the baseline, {UNBEATEN}")
+    probes = [entry for entry in entries if entry.is_probe]
+    if len(probes) == 1 and not any(map(_is_ahead_of_probe, entries)):
+        reason = f"shown to be better than '{table.baseline}', {UNBEATEN}"
+        return _recommend(probes[0], reason)
     return NoRecommendation(
         f"{best.label} has the best mean, but is not shown to be better than "
         f"'{table.baseline}'"

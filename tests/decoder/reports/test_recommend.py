@@ -25,11 +25,19 @@ def decoder(name: str, accuracy: float, size: int = 10, **changes: Any) -> RunRe
     return run
 
 
+def uneven_decoder(name: str, accuracies: tuple[float, float], size: int) -> RunResult:
+    """Eight seeds of a decoder: half of them have the first accuracy."""
+    right_SN = np.concatenate([answers(4, accuracy, 1) for accuracy in accuracies])
+    run = build_run(name, right_SN)
+    run.parameters["total"] = size
+    return run
+
+
 REASONS: dict[str, BuildRuns] = {
-    "gaam has the best mean, but is not shown to be better than 'none'": lambda: [
-        decoder("gaam", 0.805, 20),
+    "mha is shown to be better than 'none', but gaam has the best mean": lambda: [
+        build_run("gaam", answers(3, 0.95, 4)),
+        decoder("mha", 0.9),
         decoder("none", 0.8),
-        decoder("last-layer", 0.6, 5),
     ],
     "the decoders read different layers": lambda: [
         decoder("gaam", 0.95, layers="1-3"),
@@ -120,6 +128,27 @@ class Choice(NamedTuple):
     "choice",
     [
         Choice(
+            lambda: [
+                decoder("gaam", 0.805, 20),
+                decoder("none", 0.8),
+                decoder("last-layer", 0.6, 5),
+            ],
+            0.5,
+            "none",
+            "the baseline, nothing is shown to be better than it",
+        ),
+        Choice(
+            lambda: [
+                uneven_decoder("gaam", (0.76, 1.0), 20),
+                decoder("none", 0.8),
+                decoder("last-layer", 0.6, 5),
+                build_probe(0.87),
+            ],
+            0.5,
+            "none",
+            "shown to be better than 'none', nothing is shown to be better than it",
+        ),
+        Choice(
             lambda: [decoder("last-layer", 0.805, 5), decoder("none", 0.8)],
             0.5,
             "last-layer",
@@ -167,6 +196,8 @@ class Choice(NamedTuple):
         ),
     ],
     ids=[
+        "the baseline, neither best nor smallest",
+        "the probe, better than the baseline",
         "best and smallest",
         "smaller equivalent",
         "larger equivalent",
