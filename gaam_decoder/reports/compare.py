@@ -604,19 +604,20 @@ def _compare_groups(
     """
     if not entries_by_settings:
         return []
-    has_several_heads = (
-        len({_head_of(settings) for settings in entries_by_settings}) > 1
-    )
+    heads = {_head_of(settings) for settings in entries_by_settings}
+    # of encoders, names have to be the same on every data set, and every decoder counts
+    with_head = axis == ENCODER or len(heads) > 1
+    most_groups = None if axis == ENCODER else MOST_GROUPS
     largest_first = sorted(entries_by_settings.items(), key=lambda item: -len(item[1]))
     groups = []
-    for settings, entries in largest_first[:MOST_GROUPS]:
+    for settings, entries in largest_first[:most_groups]:
         values = [brief(_axis_value(entry, axis), 60) for entry in entries]
         labels = tuple(number_repeated(values))
         # entries that every other entry of the group is compared with
         references = _reference_positions(labels)
         pairs = _compare_entries(entries, references, margin)
         shared_by_head = _shared_by_head(entries_by_settings, _head_of(settings))
-        name = _group_name(settings, shared_by_head, with_head=has_several_heads)
+        name = _group_name(settings, shared_by_head, with_head=with_head)
         groups.append(PairGroup(name, labels, tuple(entries), pairs))
     return groups
 
@@ -644,7 +645,7 @@ def _group_name(
     Args:
         settings: of the group.
         shared: those that all groups with the same head have.
-        with_head: whether there are groups of several heads.
+        with_head: whether to name the head.
     """
     values = dict(settings)
     decoder = [brief(values[name], 60) for name in ("attn",) if name in values]

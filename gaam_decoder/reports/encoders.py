@@ -3,7 +3,8 @@
 A table of a report has the states of one encoder. Where several tables have the same
 training and test rows, ``--pairs encoder`` compares the entries of one decoder with the
 same settings, by seed and test row, as it compares those of one table. Holm corrects
-for all pairs on these rows, head by head.
+for all pairs on these rows, head by head. Over several data sets the differences are
+combined: see ``encoders_over_sets``.
 
 N test rows.
 """
@@ -23,6 +24,14 @@ from gaam_decoder.reports.compare import (
     compare_pairs_of_table,
     num_tests_in_words,
 )
+from gaam_decoder.reports.encoders_over_sets import (
+    PairClaim,
+    encoders_over_sets,
+    notes_over_sets,
+    sentence_over_sets,
+    sheet_over_sets,
+    values_over_sets,
+)
 from gaam_decoder.reports.entries import (
     Comparison,
     Entry,
@@ -41,12 +50,15 @@ from gaam_decoder.reports.sections.pairs import (
     pair_cells,
 )
 from gaam_decoder.reports.set_tables import (
+    ChosenTables,
     NamedTable,
+    choose_tables,
     group_by_rows,
     is_imported,
     name_tables,
     tell_encoders_apart,
 )
+from gaam_decoder.reports.sets import Cell, remarks_on
 from gaam_decoder.reports.table import SEPARATE, Table
 from gaam_decoder.stats.groups import RowGroups, join_relations, row_groups
 
@@ -70,9 +82,8 @@ class ComparedEncoders:
 def tables_by_rows(tables: Sequence[Table]) -> list[list[NamedTable]]:
     """The tables in groups of the same rows; groups of one table are left out."""
     named = name_tables([table for table in tables if table.entries])
-    return [
-        tell_encoders_apart(group) for group in group_by_rows(named) if len(group) > 1
-    ]
+    groups = group_by_rows(tell_encoders_apart(named))
+    return [group for group in groups if len(group) > 1]
 
 
 def advice_on_tables(
@@ -109,22 +120,123 @@ def encoder_section(tables: Sequence[Table]) -> Section:
     comparisons = [
         comparison for encoders in compared for comparison in _comparisons(encoders)
     ]
-    answers = list(_answers(compared))
-    return Section(
+    section = Section(
         name=ENCODERS,
         heading="Encoders on the same rows",
         lead=lead(comparisons, ENCODER),
-        answers=answers,
+        answers=list(_answers(compared)),
         lines=list(_lines(compared)),
-        values=[_values(encoders) for encoders in compared],
-        make=lambda: Parts(
-            sheets=[
-                sheet
-                for encoders in compared
-                for sheet in (_scores_sheet(encoders), _pairs_sheet(encoders))
-            ]
-        ),
+        values={"same_rows": [_values(encoders) for encoders in compared]},
+        make=lambda: Parts(sheets=_sheets(compared)),
     )
+    return _with_answer_over_sets(section, compared)
+
+
+def _with_answer_over_sets(
+    section: Section, compared: Sequence[ComparedEncoders]
+) -> Section:
+    """Put the answer over data sets first, if two of them have a pair in common."""
+    table = compared[0].tables[0].table
+    score, margin = table.score, table.margin
+    counted = _data_sets_that_count(compared)
+    differences = encoders_over_sets(
+        _pair_claims(compared, counted), score, margin, _most_tests(compared)
+    )
+    if not differences:
+        return section
+    sheet = sheet_over_sets(differences, score)
+    return replace(
+        section,
+        answers=[sentence_over_sets(differences, score, margin)],
+        lines=[
+            *notes_over_sets(differences),
+            *_remarks(compared, counted),
+            *section.lines,
+        ],
+        values=section.values
+        | {"over_data_sets": values_over_sets(differences, score)},
+        make=lambda: Parts(sheets=[sheet, *_sheets(compared)]),
+    )
+
+
+def _sheets(compared: Sequence[ComparedEncoders]) -> list[Sheet]:
+    """The scores and the pairs on the rows of every data set."""
+    return [
+        sheet
+        for encoders in compared
+        for sheet in (_scores_sheet(encoders), _pairs_sheet(encoders))
+    ]
+
+
+def _data_sets_that_count(compared: Sequence[ComparedEncoders]) -> ChosenTables:
+    """The tables that count over data sets, and what is to be said of the others.
+
+    Two data sets of the same rows count as one, whatever their labels.
+    """
+    return choose_tables(
+        [named.table for encoders in compared for named in encoders.tables]
+    )
+
+
+def _pair_claims(
+    compared: Sequence[ComparedEncoders], counted: ChosenTables
+) -> Iterator[PairClaim]:
+    """The claims of all pairs of encoders whose tables count over data sets."""
+    # tables are compared by identity: two may have the same content
+    counted_tables = {id(named.table) for named in counted.tables}
+    for encoders in compared:
+        names = {
+            named.encoder
+            for named in encoders.tables
+            if id(named.table) in counted_tables
+        }
+        for group in encoders.pairs.groups:
+            for (first, second), comparison in group.pairs.items():
+                pair = PairClaim(
+                    data_set=encoders.data_set,
+                    decoder=group.name,
+                    first=group.entries[first],
+                    second=group.entries[second],
+                    claim=comparison.claim,
+                )
+                if len(pair.encoders) == 2 and pair.encoders <= names:
+                    yield pair
+
+
+def _most_tests(compared: Sequence[ComparedEncoders]) -> dict[str, int]:
+    """Head -> the most pairs of a data set that Holm corrects for."""
+    most: dict[str, int] = {}
+    for encoders in compared:
+        for head, num_tests in encoders.pairs.num_tests.items():
+            most[head] = max(num_tests, most.get(head, 0))
+    return most
+
+
+def _remarks(
+    compared: Sequence[ComparedEncoders], counted: ChosenTables
+) -> Iterator[str]:
+    """What does not count over data sets, and how those that count differ."""
+    yield from [*counted.same_names, *counted.common_rows, *counted.remarks]
+    counted_tables = {id(named.table) for named in counted.tables}
+    cells = []
+    for encoders in compared:
+        for named in encoders.tables:
+            entries = {
+                group.name: entry
+                for group in encoders.pairs.groups
+                for entry in group.entries
+                if entry.encoder == named.encoder
+            }
+            if entries and id(named.table) in counted_tables:
+                cells.append(
+                    Cell(
+                        data_set=named.data_set,
+                        encoder=named.encoder,
+                        table=named.table,
+                        entries=entries,
+                    )
+                )
+    yield from remarks_on(cells)
 
 
 def _no_common_rows(tables: Sequence[Table]) -> ConfigError:
@@ -253,7 +365,8 @@ def _comparisons(encoders: ComparedEncoders) -> list[Comparison]:
 def _answers(compared: Sequence[ComparedEncoders]) -> Iterator[str]:
     """Name the best encoder for the best decoders, in sentences without full stops.
 
-    Of several data sets each has one sentence, on the decoder with the best mean.
+    Of several data sets without a decoder in common, each has one sentence, on the
+    decoder with the best mean.
     """
     most = MOST_ANSWERS if len(compared) == 1 else 1
     for encoders in compared:

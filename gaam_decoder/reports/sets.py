@@ -185,7 +185,7 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
     with_head = _tables_with_head(compared, head, baseline)
     chosen = choose_tables(with_head)
     cells = _cells_of(chosen.tables, head, baseline)
-    remarks = [*_remarks(cells), *chosen.remarks]
+    remarks = [*remarks_on(cells), *chosen.remarks]
     selection = tables[0].selection
     if selection is not None:
         remarks.append(f"this report is of {brief(selection.in_words(), 600)}")
@@ -217,7 +217,7 @@ def _tables_with_head(tables: Sequence[Table], head: str, baseline: str) -> list
     ]
 
 
-def _remarks(cells: Sequence[Cell]) -> list[str]:
+def remarks_on(cells: Sequence[Cell]) -> list[str]:
     """Sentences on what differs between the cells of an answer, and on failures."""
     return [
         *_other_encoders(cells),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from gaam_cache.common.errors import ConfigError
+from gaam_cache.store.row_sketch import sketch
 from gaam_decoder import RunResult, stats
 from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.sections import Section
+from gaam_decoder.stats.across import across_corrected
 from tests.decoder.reports.conftest import FIT, FORMATS, answers, build_run
 
 ENCODERS = ("bert", "gpt2", "mpnet")
@@ -68,7 +71,8 @@ def section_of(made: Report) -> Section:
 
 def groups_of(runs: Sequence[RunResult], **options: Any) -> list[dict[str, Any]]:
     """The compared decoders as JSON values, each with its pairs of encoders."""
-    [values] = section_of(report(runs, pairs="encoder", **options)).values
+    section = section_of(report(runs, pairs="encoder", **options))
+    [values] = section.values["same_rows"]
     return list(values["groups"])
 
 
@@ -76,13 +80,14 @@ def test_a_pair_is_the_claim_of_its_right_answers() -> None:
     """The same claim as for two decoders of one table, for every pair of encoders."""
     runs = [run_of(encoder, name) for encoder in ENCODERS for name in ("none", "gaam")]
     groups = groups_of(runs)
-    assert {group["shared"] for group in groups} == {"none", "gaam"}
+    assert {group["shared"] for group in groups} == {"none + linear", "gaam + linear"}
     for group in groups:
         assert group["labels"][0] == "mpnet"
         assert len(group["pairs"]) == 3
         for pair in group["pairs"]:
             first, second = (
-                right_of(pair[side], group["shared"]) for side in ("first", "second")
+                right_of(pair[side], group["shared"].split()[0])
+                for side in ("first", "second")
             )
             claim = stats.claim(first, second, margin=0.005)
             assert pair["difference"] == pytest.approx(claim.difference)
@@ -106,7 +111,9 @@ def test_the_best_encoder_stands_in_the_first_sentence_of_every_format() -> None
     runs = [run_of(encoder) for encoder in ENCODERS]
     made = report(runs, pairs="encoder")
     [sentence] = section_of(made).answers
-    assert sentence.startswith("none: the best mean accuracy is that of mpnet, 85")
+    assert sentence.startswith(
+        "none + linear: the best mean accuracy is that of mpnet, 85"
+    )
     assert "it is better than gpt2 and bert; mpnet minus gpt2: +1" in sentence
     for name in FORMATS:
         text = made.text(name, section="encoders")
@@ -114,7 +121,7 @@ def test_the_best_encoder_stands_in_the_first_sentence_of_every_format() -> None
         if name != "csv":
             assert "but for the pairs of encoders" in made.text(name) or name == "json"
     values = json.loads(made.text("json"))
-    assert values["encoders"]["values"][0]["encoders"] == list(ENCODERS)
+    assert values["encoders"]["values"]["same_rows"][0]["encoders"] == list(ENCODERS)
     assert "over_data_sets" not in values
 
 
@@ -200,7 +207,10 @@ def test_decoders_of_other_settings_are_not_paired(case: str) -> None:
 def test_options_that_follow_the_number_of_layers_do_not_part_a_mechanism() -> None:
     runs = [run_of("bert", "gaam:heads=2"), run_of("mpnet", "gaam:heads=4")]
     section = section_of(report(runs, pairs="encoder"))
-    assert "gaam is gaam:heads=4 for mpnet, gaam:heads=2 for bert" in section.lines
+    assert (
+        "gaam + linear is gaam:heads=4 for mpnet, gaam:heads=2 for bert"
+        in section.lines
+    )
     # several forms on one encoder are several decoders
     runs.append(run_of("bert", "gaam:heads=1"))
     with pytest.raises(ConfigError, match="no decoder has the same settings"):
@@ -222,7 +232,7 @@ def test_groups_of_any_table_are_the_unit_of_all_pairs() -> None:
         run_of("mpnet", same={"equal rows": by_three}),
     ]
     section = section_of(report(runs, pairs="encoder"))
-    [group] = section.values[0]["groups"]
+    [group] = section.values["same_rows"][0]["groups"]
     [pair] = group["pairs"]
     claim = stats.claim(
         right_of("mpnet"), right_of("bert"), margin=0.005, groups=by_six
@@ -230,6 +240,12 @@ def test_groups_of_any_table_are_the_unit_of_all_pairs() -> None:
     assert pair["num_groups"] == len(np.unique(by_six))
     assert pair["p"] == pytest.approx(claim.p)
     assert any(line.startswith("rows that belong together") for line in section.lines)
+
+
+def test_every_decoder_is_compared() -> None:
+    names = [f"way{number}" for number in range(12)]
+    runs = [run_of(encoder, name) for name in names for encoder in ENCODERS]
+    assert len(groups_of(runs)) == len(names)
 
 
 def test_settings_tell_two_caches_of_one_encoder_apart() -> None:
@@ -253,15 +269,81 @@ def test_what_filters_leave_out_still_counts_in_the_correction() -> None:
     assert {pair["num_tests"] for pair in group["pairs"]} == {6}
 
 
-def test_several_data_sets_have_a_sentence_each() -> None:
+def runs_of_set(
+    number: int, encoders: Sequence[str] = ENCODERS, **changes: Any
+) -> list[RunResult]:
+    """Runs of encoders on a data set with rows of its own."""
     runs = []
-    for number in range(2):
-        for encoder in ENCODERS:
-            right = right_of(encoder)[:, number:]
-            run = run_of(encoder, right=right, content=f"rows {number}")
-            object.__setattr__(run.cache, "dataset", f"set{number}")
-            runs.append(run)
-    made = report(runs, pairs="encoder")
-    section = section_of(made)
-    assert [answer[:5] for answer in section.answers] == ["set0,", "set1,"]
-    assert [values["corrected_for"] for values in section.values] == [{"linear": 3}] * 2
+    for encoder in encoders:
+        right = right_of(encoder, "none" + number * "x")[:, number:]
+        run = run_of(encoder, right=right, content=f"rows {number}", **changes)
+        object.__setattr__(run.cache, "dataset", f"set{number}")
+        runs.append(run)
+    return runs
+
+
+def test_without_a_common_decoder_several_data_sets_have_a_sentence_each() -> None:
+    runs = [*runs_of_set(0, epochs=3), *runs_of_set(1, head="mlp")]
+    section = section_of(report(runs, pairs="encoder"))
+    assert [answer[:6] for answer in section.answers] == ["set0, ", "set1, "]
+    corrected_for = [values["corrected_for"] for values in section.values["same_rows"]]
+    assert corrected_for == [{"linear": 3}, {"mlp": 3}]
+    assert "over_data_sets" not in section.values
+
+
+def test_over_data_sets_the_differences_are_combined_as_those_of_decoders() -> None:
+    """The same mean as from the claims of every data set."""
+    runs = [run for number in range(6) for run in runs_of_set(number)]
+    section = section_of(report(runs, pairs="encoder"))
+    answers = {
+        (answer["first"], answer["second"]): answer
+        for answer in section.values["over_data_sets"]
+    }
+    assert answers.keys() == {("mpnet", "gpt2"), ("mpnet", "bert"), ("gpt2", "bert")}
+    references = []
+    for first, second in answers:
+        claims = {}
+        for number in range(6):
+            right = [
+                right_of(encoder, "none" + number * "x")[:, number:]
+                for encoder in (first, second)
+            ]
+            claims[f"set{number}"] = stats.claim(*right, margin=0.005)
+        references.append(stats.across(claims, margin=0.005))
+    corrected = across_corrected(references)
+    for answer, reference in zip(answers.values(), corrected, strict=True):
+        assert answer["difference"] == pytest.approx(reference.difference)
+        assert answer["ci95"] == pytest.approx(reference.interval)
+        assert answer["ci95_another_data_set"] == pytest.approx(reference.prediction)
+        assert answer["p_holm"] == pytest.approx(reference.p_holm)
+        assert answer["verdict"] == reference.verdict
+    [sentence] = section.answers
+    assert sentence.startswith("over 6 data sets, none + linear: mpnet is better than ")
+
+
+def test_two_names_of_the_same_rows_are_one_data_set() -> None:
+    """Another column of labels makes no other data set."""
+    rows = sketch({hashlib.sha256(str(row).encode()).digest() for row in range(200)})
+    runs = [run for number in range(3) for run in runs_of_set(number)]
+    for run in runs[:6]:
+        assert run.cache.plan is not None
+        run.cache.plan["dataset"] = {"row_sketches": {"test": rows}}
+    section = section_of(report(runs, pairs="encoder"))
+    for answer in section.values["over_data_sets"]:
+        assert len(answer["data_sets"]) == 2
+    assert any("share about 100% of the rows" in line for line in section.lines)
+
+
+def test_few_seeds_and_other_settings_are_said_over_data_sets() -> None:
+    runs = [run for number in range(3) for run in runs_of_set(number)]
+    few = [
+        run_of(encoder, right=right_of(encoder)[:4, :200], content="few")
+        for encoder in ENCODERS
+    ]
+    for run in few:
+        object.__setattr__(run.cache, "dataset", "few")
+    section = section_of(report([*runs, *few], pairs="encoder"))
+    for answer in section.values["over_data_sets"]:
+        assert answer["missing"] == {"few": "fewer than 6 seeds"}
+        assert answer["verdict"] == stats.NO_CLAIM
+    assert "few does not count for every pair: fewer than 6 seeds" in section.lines
