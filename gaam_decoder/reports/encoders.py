@@ -40,7 +40,12 @@ from gaam_decoder.reports.entries import (
 )
 from gaam_decoder.reports.gathering import rank
 from gaam_decoder.reports.over_sets import MOST_NAMED
-from gaam_decoder.reports.sections.base import ENCODERS, Parts, Section
+from gaam_decoder.reports.sections.base import (
+    ENCODERS,
+    ENCODERS_BY_SET,
+    Parts,
+    Section,
+)
 from gaam_decoder.reports.sections.pairs import (
     MOST_ANSWERS,
     PAIR_HEADERS,
@@ -102,8 +107,10 @@ def advice_on_tables(
     return SEPARATE
 
 
-def encoder_section(tables: Sequence[Table]) -> Section:
-    """The section that compares encoders, over all tables of a report.
+def encoder_sections(tables: Sequence[Table]) -> list[Section]:
+    """The sections that compare encoders, over all tables of a report.
+
+    With an answer over data sets, a section of its own has the pairs of each data set.
 
     Raises:
         ConfigError: no two tables are of the same rows, or none of their decoders has
@@ -129,13 +136,26 @@ def encoder_section(tables: Sequence[Table]) -> Section:
         values={"same_rows": [_values(encoders) for encoders in compared]},
         make=lambda: Parts(sheets=_sheets(compared)),
     )
-    return _with_answer_over_sets(section, compared)
+    section_over_sets = _section_over_sets(section, compared)
+    if section_over_sets is None:
+        return [section]
+    section_by_set = replace(
+        section,
+        name=ENCODERS_BY_SET,
+        heading="Encoders on the rows of every data set",
+        lead="",
+        answers=(),
+    )
+    return [section_over_sets, section_by_set]
 
 
-def _with_answer_over_sets(
+def _section_over_sets(
     section: Section, compared: Sequence[ComparedEncoders]
-) -> Section:
-    """Put the answer over data sets first, if two of them have a pair in common."""
+) -> Section | None:
+    """The section with the answer over data sets; None if no two have a pair in common.
+
+    ``section`` has the pairs of every data set.
+    """
     table = compared[0].tables[0].table
     score, margin = table.score, table.margin
     counted = _data_sets_that_count(compared)
@@ -143,19 +163,15 @@ def _with_answer_over_sets(
         _pair_claims(compared, counted), score, margin, _most_tests(compared)
     )
     if not differences:
-        return section
-    sheet = sheet_over_sets(differences, score)
+        return None
     return replace(
         section,
+        heading="Encoders over all data sets",
         answers=[sentence_over_sets(differences, score, margin)],
-        lines=[
-            *notes_over_sets(differences),
-            *_remarks(compared, counted),
-            *section.lines,
-        ],
+        lines=[*notes_over_sets(differences), *_remarks(compared, counted)],
         values=section.values
         | {"over_data_sets": values_over_sets(differences, score)},
-        make=lambda: Parts(sheets=[sheet, *_sheets(compared)]),
+        make=lambda: Parts(sheets=[sheet_over_sets(differences, score)]),
     )
 
 

@@ -191,27 +191,30 @@ def sentence_over_sets(
     """
     decoder = max(answers, key=lambda answer: len(answer.combined.sets)).decoder
     shown = [answer for answer in answers if answer.decoder == decoder]
-    clauses = [_clause(answer, score, margin) for answer in shown]
+    clauses = join_first(
+        [_clause(answer, score, margin) for answer in shown], MOST_NAMED, "; "
+    )
     num_sets = max(len(answer.combined.sets) for answer in shown)
-    clauses_in_words = join_first(clauses, MOST_NAMED, "; ")
-    return f"over {num_sets} data sets, {decoder}: {clauses_in_words}"
+    over = f"over {num_sets} data sets, {decoder}"
+    if all(answer.combined.verdict == stats.NO_CLAIM for answer in shown):
+        return f"{over} has no verdict, which takes {LEAST_SETS} data sets: {clauses}"
+    return f"{over}: {clauses}"
 
 
 def _clause(answer: EncodersOverSets, score: Score, margin: float) -> str:
     """Two encoders, their verdict, and their mean difference with its interval."""
     combined = answer.combined
     verdict: str = combined.verdict
-    words = {
-        "better": f"is better than {answer.second}",
-        "worse": f"is worse than {answer.second}",
-        "equivalent": f"is equivalent to {answer.second} within {score.size(margin)}",
-        "undecided": f"is not shown to differ from {answer.second}",
-        stats.NO_CLAIM: f"beside {answer.second} has no verdict, which takes "
-        f"{LEAST_SETS} data sets",
+    verb = {
+        "better": "is better than",
+        "worse": "is worse than",
+        "equivalent": f"is equivalent within {score.size(margin)} to",
+        "undecided": "is not shown to differ from",
+        stats.NO_CLAIM: "minus",
     }[verdict]
     difference = score.difference(in_sign_of_score(combined.difference, score))
     interval = interval_in_sign_of_score(combined.interval, score)
-    text = f"{answer.first} {words}: {difference}"
+    text = f"{answer.first} {verb} {answer.second}: {difference}"
     return text if interval is None else f"{text}, {score.span(interval, signed=True)}"
 
 

@@ -17,7 +17,7 @@ from gaam_cache.store.files import write_file
 from gaam_decoder.reports.across.base import across_sections
 from gaam_decoder.reports.columns import choose_columns
 from gaam_decoder.reports.drawing import Picture, image_files, overview_pictures
-from gaam_decoder.reports.encoders import encoder_section
+from gaam_decoder.reports.encoders import encoder_sections
 from gaam_decoder.reports.entries import DEFAULT_SCORE
 from gaam_decoder.reports.scoring import score_name
 from gaam_decoder.reports.sections.base import Section, sections
@@ -268,7 +268,7 @@ def report(
         )
     over_tables = across_sections(tables, factors)
     if compares_encoders(options.get("pairs")):
-        over_tables = [encoder_section(tables), *over_tables]
+        over_tables = [*encoder_sections(tables), *over_tables]
     return Report(tuple(tables), tuple(over_tables))
 
 

@@ -21,6 +21,7 @@ from gaam_decoder.reports.table import Table
 
 PACKAGE = "gaam_decoder.reports.sections"
 ENCODERS = "encoders"  # the section over all tables that compares encoders
+ENCODERS_BY_SET = "encoders-sets"  # that with the pairs of every data set
 HINT_BY_SECTION = {
     "pairs": "--pairs layers, or another setting in which decoders differ, compares "
     "each with each",

@@ -319,6 +319,9 @@ def test_over_data_sets_the_differences_are_combined_as_those_of_decoders() -> N
         assert answer["verdict"] == reference.verdict
     [sentence] = section.answers
     assert sentence.startswith("over 6 data sets, none + linear: mpnet is better than ")
+    made = report(runs, pairs="encoder")
+    by_set = made.text(section="encoders-sets")
+    assert all(f"set{number}" in by_set for number in range(6))
 
 
 def test_two_names_of_the_same_rows_are_one_data_set() -> None:
@@ -331,6 +334,11 @@ def test_two_names_of_the_same_rows_are_one_data_set() -> None:
     section = section_of(report(runs, pairs="encoder"))
     for answer in section.values["over_data_sets"]:
         assert len(answer["data_sets"]) == 2
+    [sentence] = section.answers
+    assert sentence.startswith(
+        "over 2 data sets, none + linear has no verdict, which takes 5 data sets: "
+        "mpnet minus gpt2: +"
+    )
     assert any("share about 100% of the rows" in line for line in section.lines)
 
 
