@@ -394,8 +394,15 @@ def _suggest_training(
     if summary.num_layers > 1:
         mechanisms = ["last-layer", "layer-mean", "none", "gaam"]
     options = " ".join(f"--attn {name}" for name in mechanisms)
+    train_split = "train"
+    if train_split not in summary.rows:
+        # of several splits, the one that is not tested
+        train_split = min(summary.rows, key=lambda split: split == "test")
+        options += f" --set train-split={train_split}"
     # without a split of test rows, parts of the training rows are tested on
-    if "test" not in summary.rows:
+    if train_split == "test" or "test" not in summary.rows:
+        missing = "train" if train_split == "test" else "test"
+        tell(f"no split '{missing}': --folds 5 tests on parts of '{train_split}'")
         options += " --folds 5"
     tell(f"next: gaam train --cache {shlex.quote(shown_path(summary.path))} {options}")
 

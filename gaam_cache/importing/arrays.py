@@ -7,6 +7,7 @@ Nothing is unpickled.
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -414,7 +415,7 @@ class _ArrayChooser:
         # options override names
         self._apply_options(candidates)
         if not candidates:
-            raise self._unclear_error("it is not clear which arrays are states")
+            raise self._no_split_error()
         # a split of --set unlabelled without any array is not ignored: it has no
         # states, for which ``_choose_for_split`` refuses it
         for split in self._unlabelled:
@@ -643,6 +644,28 @@ class _ArrayChooser:
             first_missing = min(missing_layers)
             raise self._unclear_error(f"layer {first_missing} of {subject} is missing")
         return sorted(layer_arrays, key=lambda entry: entry.layer)
+
+    def _no_split_error(self) -> ConfigError:
+        """The error for arrays of which none has a role in a split.
+
+        Where one array is states and one labels, but no name says a split, all rows may
+        be training rows: the hint says how to import these.
+        """
+        names_by_role: dict[str, list[str]] = {STATES: [], LABELS: []}
+        for array in self._arrays:
+            role = _parse_name(array, self._columns).role
+            if role in names_by_role:
+                names_by_role[role].append(array.name)
+        if any(len(names) != 1 for names in names_by_role.values()):
+            return self._unclear_error("it is not clear which arrays are states")
+        [states_name] = names_by_role[STATES]
+        [labels_name] = names_by_role[LABELS]
+        return self._unclear_error(
+            "no name says which split the arrays are",
+            f"if these are all rows: --array {shlex.quote(f'train={states_name}')} "
+            f"--labels {shlex.quote(f'train={labels_name}')}, then gaam train --folds "
+            "5, which tests on parts of them",
+        )
 
     def _unclear_error(self, message: str, hint: str = NAMING_HINT) -> ConfigError:
         """An error that says which names gaam understands and which arrays there are.

@@ -733,7 +733,9 @@ def _check_names(
         if name in existing:
             continue
         hint = did_you_mean(name, existing)
-        if not hint and name == config.test_split:
+        if not hint and name == config.train_split:
+            hint = _train_split_hint(config, labelled)
+        elif not hint and name == config.test_split:
             hint = "--folds 5 tests on parts of train-split"
         raise ConfigError(
             f"the cache has no {kind} '{shortened(name)}'",
@@ -741,6 +743,21 @@ def _check_names(
             where=str(cache.root),
             hint=hint,
         )
+
+
+def _train_split_hint(config: TrainConfig, labelled: Sequence[str]) -> str:
+    """What the user can do if the cache lacks the train split.
+
+    Args:
+        config: of the training.
+        labelled: the splits of the cache that have labels, one at least.
+    """
+    not_tested = [split for split in labelled if split != config.test_split]
+    if not_tested:
+        return f"--set train-split={not_tested[0]} learns from that split"
+    # the test split is the only one: it can be tested part by part alone
+    [split] = labelled
+    return f"--set train-split={split} --folds 5 tests on parts of '{split}'"
 
 
 def _layer_sets(config: TrainConfig, cache: EmbeddingCache) -> list[Layers]:

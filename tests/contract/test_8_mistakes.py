@@ -98,7 +98,7 @@ extract --encoder encoder --dataset texts --out away | 2 | /mnt/not-mounted; --o
 inspect away                                     | 2 | away; /mnt/not-mounted
 report away                                      | 2 | away; /mnt/not-mounted
 T unfinished                                     | 3 | test; gaam extract
-T unlabelled                                     | 2 | label
+T unlabelled                                     | 2 | label; --set train-split=test --folds 5
 train --cache cache --runs three.csv             | 2 | three.csv; --runs
 report empty                                     | 2 | empty; name 'run', 'runs'; gaam train
 report rums                                      | 2 | no such folder; did you mean 'runs'

@@ -49,7 +49,10 @@ class Case(NamedTuple):
 
 
 UNCLEAR: dict[str, Case] = {
-    "no split": Case(GOOD, "--array SPLIT=NAME", file="all.npz"),
+    "no split": Case(GOOD, "--array train=X --labels train=y", file="all.npz"),
+    "no split, and two arrays of states": Case(
+        {**GOOD, "states": TRAIN}, "--array SPLIT=NAME", file="all.npz"
+    ),
     "no labels": Case({"X": TRAIN}, "--labels train=NAME"),
     "no states of a split": Case(
         {"a/X": TRAIN, "a/y": labels(9), "b/y": labels(9)}, "'b'", file="all.npz"
