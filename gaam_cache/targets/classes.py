@@ -497,9 +497,21 @@ def _class_warnings(
         yield f"every row has the label {label}: a decoder has nothing to learn"
         return
 
+    lowest = _lowest_number(labels_by_split, class_names)
+    if lowest:
+        have = "class 0 has" if lowest == 1 else f"classes 0 to {lowest - 1} have"
+        yield (
+            f"the lowest label is {lowest}, but labels count from 0: {have} no row in "
+            f"any split; if yours count from {lowest}, pass labels - {lowest}, or "
+            "labels.astype(str)"
+        )
+
+    # the line above is about the classes before the lowest label
     for split, labels in labels_by_split.items():
         present = set(labels)
-        absent = [excerpt(label) for label in class_names if label not in present]
+        absent = [
+            excerpt(label) for label in class_names[lowest:] if label not in present
+        ]
         if absent:
             shown_names = join_first(absent, MAX_NAMES_SHOWN)
             yield (
@@ -517,6 +529,23 @@ def _class_warnings(
         )
 
     yield from lookalike_warning(class_names, "classes")
+
+
+def _lowest_number(
+    labels_by_split: Mapping[str, Sequence[str]], class_names: Sequence[str]
+) -> int:
+    """The lowest number that is a label; 0 where classes are not named 0, 1, 2, ...
+
+    Args:
+        labels_by_split: split -> the label of every row.
+        class_names: the names of all classes.
+    """
+    if list(class_names) != list(map(str, range(len(class_names)))):
+        return 0
+    present = set[str]().union(*labels_by_split.values())
+    return next(
+        (number for number, name in enumerate(class_names) if name in present), 0
+    )
 
 
 def _doubtful_class_warning(

@@ -357,3 +357,36 @@ def test_a_row_far_larger_than_the_others_is_named(
         (text,) = warned
         assert text.startswith("'train': states of 1 of 21 rows")
         assert "row 7 in layer 2" in text
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "class_names", "expected"),
+    [
+        pytest.param([1, 2, 3], [1, 2, 3], (), ["lowest label is 1"], id="1 to 3"),
+        pytest.param([5, 6], [6, 5], (), ["classes 0 to 4 have no row"], id="5 and 6"),
+        pytest.param([1, 2], [0], (), ["'train' has", "'test' has"], id="0 in test"),
+        pytest.param([0, 2], [0, 2], (), ["'train' has", "'test' has"], id="a gap"),
+        pytest.param([0, 1], [0, 1], (), [], id="0 and 1"),
+        pytest.param(["1", "2"], ["1", "2"], (), [], id="texts"),
+        pytest.param(
+            [1, 2], [2, 1], ("x", "y", "z"), ["'train' has", "'test' has"], id="names"
+        ),
+    ],
+)
+def test_labels_that_do_not_count_from_0_are_named_once(
+    train: list[Any],
+    test: list[Any],
+    class_names: tuple[str, ...],
+    expected: list[str],
+    tmp_path: Path,
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    splits = {
+        "train": (TRAIN, np.resize(train, 21)),
+        "test": (TEST, np.resize(test, 10)),
+    }
+    gaam_cache.write(tmp_path / "cache", splits, class_names=class_names)
+    warned = [str(item.message) for item in recwarn]
+    assert len(warned) == len(expected), warned
+    for part, message in zip(expected, warned, strict=True):
+        assert part in message
