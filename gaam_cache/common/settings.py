@@ -354,7 +354,8 @@ def resolve(
     set_options = {
         f"--{name}": value for name, value in options.items() if value is not None
     }
-    sources.append(("the command line", parse_pairs(sets or ()) | set_options))
+    pairs = parse_pairs(sets or (), spellings=_pair_spellings(cls))
+    sources.append(("the command line", pairs | set_options))
 
     # an error names the source of the value that it refuses
     values: dict[str, object] = {}
@@ -434,8 +435,22 @@ def _read_section(path: Path, section: str) -> dict[str, object]:
     return table
 
 
+def _pair_spellings(cls: type) -> dict[str, str]:
+    """Key of every setting -> its ``--set KEY=VALUE``, with a word for its values."""
+    spellings = {}
+    for setting in settings_of(cls):
+        # whoever leaves out the value of a truth value wants it to be true
+        value = "true" if setting.type == TYPE_WORDS[bool] else setting.type
+        spellings[setting.key] = f"--set {setting.key}={value}"
+    return spellings
+
+
 def parse_pairs(
-    texts: Iterable[str], option: str = "--set", known: Collection[str] | None = None
+    texts: Iterable[str],
+    option: str = "--set",
+    known: Collection[str] | None = None,
+    *,
+    spellings: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The values of texts ``KEY=VALUE`` by key.
 
@@ -443,6 +458,7 @@ def parse_pairs(
         texts: the texts.
         option: the option that the texts follow, for messages.
         known: the valid keys; None if any key is valid.
+        spellings: key -> the option with a value, the hint for a key without one.
 
     Returns:
         Key -> value; a list of values for a key that is repeated.
@@ -457,6 +473,7 @@ def parse_pairs(
             raise ConfigError(
                 f"{option} {shortened(text)} is not KEY=VALUE",
                 expected=f"{option} KEY=VALUE",
+                hint=(spellings or {}).get(text.replace("_", "-")),
             )
         if known is not None and name not in known:
             raise plugins.unknown("key", name, known, where=option)

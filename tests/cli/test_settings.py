@@ -12,7 +12,7 @@ import pytest
 
 import cli
 from gaam_cache.common.errors import ConfigError
-from gaam_cache.common.settings import preset_names, resolve
+from gaam_cache.common.settings import preset_names, resolve, settings_of
 from gaam_cache.config import ExtractConfig
 from gaam_decoder.config import TrainConfig
 from tests.conftest import Outcome
@@ -83,6 +83,28 @@ def test_an_option_that_is_not_valid_is_refused(options: dict[str, Any]) -> None
 def test_an_option_and_a_key_that_set_the_same_are_refused() -> None:
     with pytest.raises(ConfigError, match="'limit'"):
         resolve(ExtractConfig, "extract", {"limit": 3}, sets=["limit=3"])
+
+
+PAIRS_WITHOUT_VALUE = [
+    pytest.param(section, setting.key, "true", id=f"{section} {setting.key}")
+    for section, config_class in cli.SETTINGS.items()
+    for setting in settings_of(config_class)
+    if setting.type == "true|false"
+] + [
+    pytest.param("extract", "skip_empty", "true", id="an underscore"),
+    pytest.param("extract", "shard-rows", "N", id="a number"),
+    pytest.param("extract", "limit-rule", "classes|first", id="one of two words"),
+]
+
+
+@pytest.mark.parametrize(("section", "key", "value"), PAIRS_WITHOUT_VALUE)
+def test_a_key_without_a_value_is_answered_with_its_spelling(
+    section: str, key: str, value: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(cli.SETTINGS[section], section, {}, sets=[key])
+    expected = f"--set {key.replace('_', '-')}={value}"
+    assert caught.value.details["to do"] == expected
 
 
 @pytest.mark.parametrize("section", ["extract", "train"])
