@@ -327,6 +327,12 @@ class ExtractConfig(WorkerConfig):
         "Skip and count rows with nothing to encode.",
         recorded="dataset",
     )
+    skip_unlabelled: bool = key(
+        False,
+        "Skip and count rows without a label (an empty cell, null, NaN; -1 where the "
+        "data set declares its classes).",
+        recorded="dataset",
+    )
     # rows that become 'test', and splits without labels
     test_fraction: float | None = option(
         None,

@@ -338,6 +338,8 @@ class ExtractSummary(ExtractionStats):
     made_by: str | None = None  # which workers make the missing shards
     skipped: dict[str, int]
     """Split -> empty rows that skip-empty left out, if there are any."""
+    without_label: dict[str, int]
+    """Split -> rows that skip-unlabelled left out, if there are any."""
 
     @classmethod
     def of_job(
@@ -367,6 +369,11 @@ class ExtractSummary(ExtractionStats):
             for split, rows in job.rows.items()
             if rows.num_skipped
         }
+        without_label = {
+            split: rows.num_without_label
+            for split, rows in job.rows.items()
+            if rows.num_without_label
+        }
         return cls(
             path=str(job.config.out),
             encoder=job.encoder.label,
@@ -376,6 +383,7 @@ class ExtractSummary(ExtractionStats):
             missing=missing,
             made_by=made_by,
             skipped=skipped,
+            without_label=without_label,
             **counts,
         )
 
@@ -391,6 +399,9 @@ class ExtractSummary(ExtractionStats):
         }
         if self.skipped:
             entries["left out"] = _counts_in_words(self.skipped)
+        if self.without_label:
+            counts = _counts_in_words(self.without_label)
+            entries["no label"] = f"{counts} left out"
         entries["fingerprint"] = short_digest(self.fingerprint)
         if self.shards_made:
             entries |= self._run_in_words()

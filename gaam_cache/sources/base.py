@@ -63,6 +63,8 @@ class Rows(ABC):
     """Columns that the cache keeps."""
     num_skipped: int = 0
     """Number of rows that ``skip_empty`` left out."""
+    num_without_label: int = 0
+    """Number of rows that ``skip_unlabelled`` left out."""
     task: str = CLASSIFICATION
     """What the labels are: classification, regression or multi-label."""
     labelled: bool = True
@@ -260,7 +262,10 @@ def _divide(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Row
     train = replace(_select_rows(rows, ~is_test_N), origin=f"{rows.origin}, train")
     # 'train' reports the number of skipped rows of both splits, so 'test' reports 0
     test = replace(
-        _select_rows(rows, is_test_N), origin=f"{rows.origin}, test", num_skipped=0
+        _select_rows(rows, is_test_N),
+        origin=f"{rows.origin}, test",
+        num_skipped=0,
+        num_without_label=0,
     )
     return {"train": _apply_limit(train, config), "test": _apply_limit(test, config)}
 

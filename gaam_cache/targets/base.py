@@ -22,10 +22,18 @@ TARGETS = "gaam_cache.targets"
 CLASSIFICATION = "classification"
 NO_LABEL = ""
 """Label of every row of a split without labels; no class has this name."""
+SKIP_HINT = "--set skip-unlabelled=true leaves such rows out"
 
 
 class NoLabelError(DataError):
     """A label is missing, or is a word that often stands for a missing one."""
+
+
+class DoubtfulLabelError(NoLabelError):
+    """A label is a negative number: a class, or a code for a missing label.
+
+    ``skip_unlabelled`` leaves out no such row: -1, 0 and 1 may be three classes.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

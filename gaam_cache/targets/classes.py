@@ -30,6 +30,8 @@ from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.common.messages import excerpt, join_first
 from gaam_cache.targets.base import (
     CLASSIFICATION,
+    SKIP_HINT,
+    DoubtfulLabelError,
     LabelColumns,
     NoLabelError,
     Target,
@@ -175,7 +177,8 @@ def class_of(
         The name of the class. Equal names are the same object.
 
     Raises:
-        NoLabelError: the label is missing, or its name often stands for a missing one.
+        NoLabelError: the label is missing, or its name often stands for a missing one;
+            DoubtfulLabelError if it is a negative number.
         DataError: the value cannot be a label.
     """
     # millions of rows share few classes, so memory holds each name once
@@ -186,12 +189,17 @@ def class_of(
     if not is_odd(name) or normal_spelling(name) in confirmed_spellings:
         return sys.intern(name)
 
-    raise NoLabelError(
+    error_class = NoLabelError
+    remedy = SKIP_HINT
+    if not is_missing_word(name):
+        error_class = DoubtfulLabelError
+        remedy = "remove such rows"
+    raise error_class(
         "a label may stand for a missing label",
         expected="a class; negative numbers, and words such as nan, often mean that "
         "there is no label",
         found=value_with_type(value),
-        hint="remove such rows; if it is a class: "
+        hint=f"{remedy}; if it is a class: "
         f"--set odd-classes={shlex.quote(name.strip())}",
     )
 
@@ -463,7 +471,7 @@ def _missing_label_error(value: object, names: tuple[str, ...] | None) -> NoLabe
         "a label is missing or unusable",
         expected=_expected_label(names),
         found=value_with_type(value),
-        hint="correct or remove the row, or name another column with --label-column",
+        hint=f"{SKIP_HINT}; --label-column names another column",
     )
 
 

@@ -24,7 +24,7 @@ from gaam_cache.common.cells import (
 )
 from gaam_cache.common.errors import DataError
 from gaam_cache.common.messages import excerpt, join_first
-from gaam_cache.targets.base import LabelColumns, MatrixTarget, NoLabelError
+from gaam_cache.targets.base import SKIP_HINT, LabelColumns, MatrixTarget, NoLabelError
 from gaam_cache.targets.classes import class_of, doubtful_names
 
 UNLABELLED = 255
@@ -315,8 +315,7 @@ def _missing_error(expected: str, column: str, cell: object) -> NoLabelError:
         f"{expected} is missing",
         expected=f"{expected} in column '{column}'",
         found=value_with_type(cell),
-        hint="correct or remove the row, or name another column with --label-column; "
-        "no label at all is []",
+        hint=f"{SKIP_HINT}; --label-column names another column; no label at all is []",
     )
 
 

@@ -22,7 +22,7 @@ from gaam_cache.common.cells import (
 )
 from gaam_cache.common.errors import DataError
 from gaam_cache.common.messages import excerpt
-from gaam_cache.targets.base import LabelColumns, MatrixTarget, NoLabelError
+from gaam_cache.targets.base import SKIP_HINT, LabelColumns, MatrixTarget, NoLabelError
 from gaam_cache.targets.classes import DECIMAL_NUMBER
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -256,8 +256,7 @@ def _number_of(cell: object, column: str) -> float:
             "a number is missing",
             expected=f"a number in column '{column}'",
             found=value_with_type(cell),
-            hint="correct or remove the row, or name another column with "
-            "--label-column",
+            hint=f"{SKIP_HINT}; --label-column names another column",
         )
     value = cell
     if isinstance(cell, str):

@@ -202,7 +202,7 @@ def collect(
     selection = _select_records(table, columns, config, label_reader, problems, report)
 
     # read the records, only those that the limit takes
-    record_filter = _RecordFilter(columns, config, selection)
+    record_filter = _RecordFilter(columns, config, label_reader, selection)
     selected_records = record_filter.apply(table.records(columns))
     files = Files(folder, config) if columns.of_files else None
     collected = _collect_records(
@@ -217,7 +217,7 @@ def collect(
         collected.labels, collected.num_records, sampled=config.limit is not None
     )
     if not collected.labels:
-        raise _no_rows_error(record_filter.num_skipped, origin)
+        raise _no_rows_error(record_filter.skipped, origin)
     collected.labels = label_reader.rounded(collected.labels, origin)
     collected.warn_of_label_kinds(split)
 
@@ -227,7 +227,7 @@ def collect(
         files,
         config,
         origin=origin,
-        num_skipped=record_filter.num_skipped,
+        skipped=record_filter.skipped,
         is_test=_is_test_by_row(collected, selection),
     )
 
@@ -239,7 +239,7 @@ def _build_rows(
     config: ExtractConfig,
     *,
     origin: str,
-    num_skipped: int,
+    skipped: "_Skipped",
     is_test: Sequence[bool],
 ) -> Rows:
     """Rows of a split, of the class for their kind: texts, sounds or pictures.
@@ -250,7 +250,7 @@ def _build_rows(
         files: has decoded their files; None for texts.
         config: the extraction.
         origin: where the rows are from.
-        num_skipped: number of empty records that were left out.
+        skipped: numbers of records that were left out.
         is_test: whether each row goes to 'test'; empty if that is not decided yet.
     """
     row_class: type[Rows] = Texts
@@ -269,7 +269,8 @@ def _build_rows(
         class_names=label_reader.declared_names,
         origin=origin,
         kept_columns=collected.kept_columns,
-        num_skipped=num_skipped,
+        num_skipped=skipped.empty,
+        num_without_label=skipped.without_label,
         task=label_reader.target_class.task,
         labelled=label_reader.has_labels,
         sound_numbers=sound_numbers,
@@ -277,10 +278,20 @@ def _build_rows(
     )
 
 
-def _no_rows_error(num_skipped: int, origin: str) -> DataError:
-    """The error for a table that has no rows, or only empty rows that were skipped."""
-    rows = f"{num_skipped:,} rows, all of them empty" if num_skipped else "none"
-    return DataError("no rows", expected="at least one row", found=rows, where=origin)
+def _no_rows_error(skipped: "_Skipped", origin: str) -> DataError:
+    """The error for a table that has no rows, or only rows that were skipped."""
+    rows = "none"
+    hint: str | None = None
+    if sum(skipped):
+        rows = (
+            f"rows that were left out: {skipped.empty:,} empty ones, "
+            f"{skipped.without_label:,} without a label"
+        )
+    if skipped.without_label:
+        hint = "--set unlabelled=SPLIT keeps a split without labels to predict on"
+    return DataError(
+        "no rows", expected="at least one row", found=rows, where=origin, hint=hint
+    )
 
 
 def _collect_records(
@@ -449,12 +460,19 @@ class _CollectedRows:
             )
 
 
+class _Skipped(NamedTuple):
+    """Numbers of records of a table that were left out."""
+
+    empty: int = 0  # by ``skip_empty``
+    without_label: int = 0  # by ``skip_unlabelled``
+
+
 class _Selection(NamedTuple):
     """The records that a limit takes."""
 
-    record_indices: Sequence[int]  # from 0, ascending; empty records have no index
+    record_indices: Sequence[int]  # from 0, ascending; skipped records have no index
     is_test: Sequence[bool] = ()  # whether each goes to 'test', if that is known
-    num_skipped: int = 0  # empty records of the whole table
+    skipped: _Skipped = _Skipped()  # records of the whole table
 
 
 def _is_test_by_row(
@@ -504,7 +522,7 @@ def _select_records(
     if not columns.labels or takes_first_rows:
         return _Selection(record_indices=range(limit))
 
-    labels, num_skipped = _read_labels(
+    labels, skipped = _read_labels(
         table, columns, config, label_reader, problems, report
     )
     # each split takes the same share of every stratum, such as a class
@@ -512,7 +530,7 @@ def _select_records(
     if fraction is None:
         is_taken_N = rows_within_limit(row_strata, limit)
         return _Selection(
-            record_indices=np.flatnonzero(is_taken_N).tolist(), num_skipped=num_skipped
+            record_indices=np.flatnonzero(is_taken_N).tolist(), skipped=skipped
         )
     # the limit takes all of them, so that there is nothing to select
     if len(labels) <= limit:
@@ -523,14 +541,14 @@ def _select_records(
     is_test_N = held_out_of_target(
         label_reader.target_class, labels, fraction, config.split_seed
     )
-    return _select_in_both_splits(row_strata, is_test_N, limit, num_skipped)
+    return _select_in_both_splits(row_strata, is_test_N, limit, skipped)
 
 
 def _select_in_both_splits(
     row_strata: Sequence[str],
     is_test_N: NDArray[np.bool_],
     limit: int,
-    num_skipped: int,
+    skipped: _Skipped,
 ) -> _Selection:
     """Choose the records that ``--limit`` takes of 'train' and of 'test'.
 
@@ -539,7 +557,7 @@ def _select_in_both_splits(
             same share of every stratum.
         is_test_N: whether each record goes to 'test'; all others go to 'train'.
         limit: largest number of rows of each of the two splits.
-        num_skipped: number of empty records, which have no index.
+        skipped: numbers of skipped records, which have no index.
     """
     is_taken_N = np.zeros(len(row_strata), np.bool_)
     for is_in_split_N in (~is_test_N, is_test_N):
@@ -549,7 +567,7 @@ def _select_in_both_splits(
     return _Selection(
         record_indices=np.flatnonzero(is_taken_N).tolist(),
         is_test=is_test_N[is_taken_N].tolist(),
-        num_skipped=num_skipped,
+        skipped=skipped,
     )
 
 
@@ -560,12 +578,12 @@ def _read_labels(
     label_reader: LabelReader,
     problems: RowProblems,
     report: ReportProgress,
-) -> tuple[list[str], int]:
+) -> tuple[list[str], _Skipped]:
     """Read the labels of all records, without their inputs where possible.
 
     Returns:
-        The label of every record that is not skipped, and the number of empty records,
-        which are skipped.
+        The label of every record that is not skipped, and the numbers of those that
+        are.
 
     Raises:
         DataError: a label cannot be used.
@@ -573,8 +591,8 @@ def _read_labels(
     # inputs take long to read, and only ``skip_empty`` needs them here
     inputs = columns.inputs if config.skip_empty else ()
     first_pass = columns._replace(inputs=inputs, kept=())
-    # without a selection the filter leaves out empty records only
-    record_filter = _RecordFilter(first_pass, config, selection=None)
+    # without a selection the filter leaves out skipped records only
+    record_filter = _RecordFilter(first_pass, config, label_reader, selection=None)
     records = record_filter.apply(table.records(first_pass))
     message = f"reading the labels of {problems.origin}"
 
@@ -588,38 +606,52 @@ def _read_labels(
             problems.add(location, error)
     problems.refuse_unusable_rows(labels, num_records)
     rounded_labels = label_reader.rounded(labels, problems.origin)
-    return rounded_labels, record_filter.num_skipped
+    return rounded_labels, record_filter.skipped
 
 
 class _RecordFilter:
     """Lets through the records that a limit takes.
 
-    Empty records are left out if ``skip_empty`` is set, before the limit counts.
+    Before the limit counts, empty records are left out if ``skip_empty`` is set, and
+    records without a label if ``skip_unlabelled`` is.
 
     Args:
         columns: the columns that are read.
-        config: the extraction; ``skip_empty`` says whether empty records are skipped.
+        config: the extraction; it says which records are skipped.
+        label_reader: knows which records have a label.
         selection: the records that a limit takes; None for all.
     """
 
     def __init__(
-        self, columns: Columns, config: ExtractConfig, selection: _Selection | None
+        self,
+        columns: Columns,
+        config: ExtractConfig,
+        label_reader: LabelReader,
+        selection: _Selection | None,
     ) -> None:
-        self._num_skipped_so_far = 0  # empty records that ``apply`` has left out
+        # what ``apply`` has left out so far
+        self._num_empty = 0
+        self._num_without_label = 0
         self._columns = columns
         self._skip_empty = config.skip_empty
+        self._skip_unlabelled = config.skip_unlabelled
+        self._label_reader = label_reader
         self._selection = selection
 
     @property
-    def num_skipped(self) -> int:
-        """Number of empty records that were found in the table.
+    def skipped(self) -> _Skipped:
+        """Numbers of records of the table that were left out.
 
         With a limit this filter may stop before the end of the table. The selection of
-        the records has read all of it, so its number may be larger.
+        the records has read all of it, so its numbers may be larger.
         """
-        if self._selection is None:
-            return self._num_skipped_so_far
-        return max(self._num_skipped_so_far, self._selection.num_skipped)
+        selection_skipped = _Skipped()
+        if self._selection is not None:
+            selection_skipped = self._selection.skipped
+        return _Skipped(
+            empty=max(self._num_empty, selection_skipped.empty),
+            without_label=max(self._num_without_label, selection_skipped.without_label),
+        )
 
     def apply(self, records: Iterator[Record]) -> Iterator[Record]:
         """Yield the selected records, and read no record after the last of them.
@@ -635,9 +667,12 @@ class _RecordFilter:
 
         index = 0
         for location, record in records:
-            # an empty record has no index
+            # a skipped record has no index
             if self._skip_empty and self._is_empty(record):
-                self._num_skipped_so_far += 1
+                self._num_empty += 1
+                continue
+            if self._skip_unlabelled and self._label_reader.lacks_label(record):
+                self._num_without_label += 1
                 continue
             # the indices ascend, so one comparison a record is enough
             if index == next_selected:

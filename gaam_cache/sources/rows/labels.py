@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaam_cache.common.cells import is_blank
-from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import AUTO, ExtractConfig
 from gaam_cache.targets.base import (
     CLASSIFICATION,
     NO_LABEL,
+    DoubtfulLabelError,
     LabelColumns,
+    NoLabelError,
     Target,
     target_class,
     target_classes,
@@ -85,6 +87,19 @@ class LabelReader:
             [label_column] = self.columns.names
             self._choose_target_class(record[label_column])
         return self.target_class.read(record, self.columns)
+
+    def lacks_label(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record has no label, or lacks a part of it: one of its numbers.
+
+        False for a label that cannot be used, and in a split without labels.
+        """
+        try:
+            self.read(record)
+        except NoLabelError as error:
+            return not isinstance(error, DoubtfulLabelError)
+        except (DataError, UnicodeEncodeError):
+            return False
+        return False
 
     def rounded(self, labels: Sequence[str], origin: str) -> list[str]:
         """The labels of all rows of a table, rounded to what is stored.

@@ -342,3 +342,19 @@ def test_names_are_read_without_the_library(
     # an import of None fails
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert list(read(parquet).labels) == TOPICS
+
+
+@pytest.mark.parametrize("feature", [CLASSES, SET], ids=["classes", "sets"])
+def test_a_declared_class_of_number_minus_one_is_no_label(
+    feature: Any, tmp_path: Path
+) -> None:
+    """``datasets`` marks rows without a label by -1."""
+    labels: list[Any] = [2, -1, 0, 1, -1]
+    if feature is SET:
+        labels = [[label] for label in labels]
+    for root in write_both(tmp_path, {"train": data_set(labels, feature)}):
+        with pytest.raises(DataError, match="skip-unlabelled=true"):
+            read(root)
+        rows = read(root, skip_unlabelled=True)
+        assert list(rows.inputs) == ["text 0", "text 2", "text 3"]
+        assert rows.num_without_label == 2

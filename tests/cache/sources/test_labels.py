@@ -128,8 +128,83 @@ def test_a_missing_label_beside_others_is_refused(case: str, tmp_path: Path) -> 
     kind, missing = MISSING[case]
     labels: list[Any] = [0.0, 1.0] if isinstance(missing, float) else ["a", "b"]
     lay_out(tmp_path / f"train.{kind}", [*labels, missing])
-    with pytest.raises(DataError, match=r"(line|row) [34]"):
+    with pytest.raises(DataError, match=r"(line|row) [34]") as caught:
         read(tmp_path)
+    assert "--set skip-unlabelled=true" in caught.value.details["to do"]
+
+
+NUMBERS = {"task": "regression"}
+SETS = {"task": "multi-label"}
+SEPARATED = {**SETS, "label_separator": ";"}
+PARTLY_LABELLED: dict[str, tuple[str, list[Any], dict[str, Any], list[int]]] = {
+    "csv": ("csv", ["a", "", "b", " "], {}, [0, 2]),
+    "json lines": ("jsonl", [None, "a", "b", ""], {}, [1, 2]),
+    "parquet": ("parquet", ["a", None, "b"], {}, [0, 2]),
+    "whole numbers in parquet": ("parquet", [NAN, 1.0, 0.0], {}, [1, 2]),
+    "words for it": ("csv", ["NaN", "a", "null", "b", "<NA>"], {}, [1, 3]),
+    "a confirmed word": (
+        "csv", ["nan", "a", "", "b"], {"odd_classes": ("nan",)}, [0, 1, 3]),
+    "numbers in csv": ("csv", ["", "0.5", "nan", "1e3", "null"], NUMBERS, [1, 3]),
+    "numbers in parquet": ("parquet", [0.5, None, NAN, 7.0], NUMBERS, [0, 3]),
+    "sets": ("jsonl", [["a"], None, [], ["b", "a"], ["a", None]], SETS, [0, 2, 3]),
+    "sets with a separator": ("csv", ["a;b", "", "nan", "b"], SEPARATED, [0, 1, 3]),
+}  # fmt: skip
+"""Suffix, labels and options; and the rows that have a label."""
+
+
+@pytest.mark.parametrize("case", PARTLY_LABELLED)
+@pytest.mark.parametrize("limit", [None, 3], ids=["all", "limit"])
+def test_rows_without_a_label_are_left_out_and_counted_where_somebody_says_so(
+    case: str, limit: int | None, tmp_path: Path
+) -> None:
+    suffix, labels, options, labelled_rows = PARTLY_LABELLED[case]
+    lay_out(tmp_path / f"train.{suffix}", labels)
+    with pytest.raises(DataError, match="skip-unlabelled=true"):
+        read(tmp_path, **options)
+    rows = read(tmp_path, skip_unlabelled=True, limit=limit, **options)
+    assert list(rows.inputs) == [f"train {row}" for row in labelled_rows]
+    assert rows.num_without_label == len(labels) - len(labelled_rows)
+    assert rows.num_skipped == 0
+
+
+def test_a_row_that_lacks_one_of_its_labels_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("text,a,b\nx,1,0\ny,,1\nz,0,\nw,0,0\n")
+    for task in ("regression", "multi-label"):
+        columns = ("a", "b")
+        rows = read(tmp_path, skip_unlabelled=True, task=task, label_column=columns)
+        assert list(rows.inputs) == ["x", "w"]
+        assert rows.num_without_label == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        pytest.param(["-1", "0", "1"], "odd-classes=-1", id="a negative number"),
+        pytest.param(["", "", ""], "3 without a label", id="no label at all"),
+    ],
+)
+@pytest.mark.parametrize("limit", [None, 2], ids=["all", "limit"])
+def test_what_may_be_a_class_or_leaves_no_row_is_not_left_out(
+    labels: list[str], message: str, limit: int | None, tmp_path: Path
+) -> None:
+    lay_out(tmp_path / "train.csv", labels)
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, skip_unlabelled=True, limit=limit)
+
+
+def test_the_output_and_the_plan_say_that_rows_without_a_label_are_left_out(
+    tmp_path: Path, gaam: Callable[..., Outcome]
+) -> None:
+    lay_out(tmp_path / "all.csv", ["a", "b", "", "a", "b"] * 8)
+    out = tmp_path / "cache"
+    options = ("--encoder", "tfidf", "--dataset", tmp_path / "all.csv", "--out", out)
+    outcome = gaam("extract", *options, "--set", "skip-unlabelled=true")
+    assert "no label     train 8 left out" in outcome.out
+    plan = gaam_cache.open_cache(out).plan
+    assert sum(plan.rows.values()) == 32
+    assert plan.dataset.settings["skip_unlabelled"] is True
+    # the rows are read again as they were
+    assert gaam_cache.verify(out, recompute_rows=5).good
 
 
 @pytest.mark.parametrize(
