@@ -214,6 +214,27 @@ def parse_range(value: object) -> str:
     return str(value)
 
 
+def parse_dataset(value: object) -> str:
+    """Check that a data set is given by its path or id, and return it as text.
+
+    Raises:
+        ConfigError: the value is a table of pandas, Arrow or ``datasets``.
+        TypeError: the value is something else.
+    """
+    if isinstance(value, str | PurePath):
+        return str(value)
+    if has_columns(value):
+        library = type(value).__module__.partition(".")[0]
+        raise ConfigError(
+            "--dataset takes a path or an id, and no table",
+            expected="text, such as rows.parquet",
+            found=f"a {type(value).__name__} of {library}",
+            hint='write the table, and give the path: df.to_parquet("rows.parquet"); '
+            'of the library datasets: dataset.save_to_disk("rows")',
+        )
+    raise TypeError("text")
+
+
 def _none_if_word_is_none(word: str) -> str | None:
     """None for the word 'none', with which a user overrides a preset; else the word."""
     if word == "none":
@@ -249,6 +270,7 @@ class ExtractConfig(WorkerConfig):
         DEFAULT_DATASET,
         "A file; a folder with train.csv and test.csv, or with a folder of sounds or "
         "pictures for each class; or a hub id.",
+        parse=parse_dataset,
     )
     dataset_revision: str | None = key(
         None, "Branch, tag or commit of the data set on the hub."

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pandas
 import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
@@ -352,3 +353,42 @@ def test_folders_of_links_to_sounds_are_read(tmp_path: Path) -> None:
     pointer.write_bytes(POINTER)
     with pytest.raises(DataError, match="git lfs pull"):
         read(tmp_path / "classes", "train")
+
+
+COLUMNS: dict[str, list[Any]] = {
+    "text": [f"text {row}" for row in range(20)],
+    "label": [0, 1] * 10,
+}
+IN_MEMORY: dict[str, tuple[Any, str]] = {
+    "pandas": (pandas.DataFrame(COLUMNS), "a DataFrame of pandas"),
+    "Arrow": (pyarrow.table(COLUMNS), "a Table of pyarrow"),
+    "datasets": (datasets.Dataset.from_dict(COLUMNS), "a Dataset of datasets"),
+    "splits of datasets": (
+        datasets.DatasetDict(train=datasets.Dataset.from_dict(COLUMNS)),
+        "a DatasetDict of datasets",
+    ),
+}
+"""Tables in memory, and what they are called."""
+
+
+@pytest.mark.parametrize("library", IN_MEMORY)
+def test_a_table_in_memory_is_answered_with_how_to_write_it(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, found = IN_MEMORY[library]
+    with pytest.raises(ConfigError, match="no table") as caught:
+        ExtractConfig(dataset=table)
+    assert caught.value.details["found"] == found
+    # what the message says to do gives a data set that can be read
+    monkeypatch.chdir(tmp_path)
+    hint = caught.value.details["to do"]
+    if hasattr(table, "save_to_disk"):
+        assert 'dataset.save_to_disk("rows")' in hint
+        table.save_to_disk("rows")
+        dataset = "rows"
+    else:
+        assert 'df.to_parquet("rows.parquet")' in hint
+        pandas.DataFrame(COLUMNS).to_parquet("rows.parquet")
+        dataset = "rows.parquet"
+    config = ExtractConfig(dataset=dataset, splits=("train",))
+    assert list(find_source(dataset).read(config, "train").inputs) == COLUMNS["text"]
