@@ -6,10 +6,15 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from gaam_cache.common.errors import CacheError, GaamError
-from gaam_cache.common.paths import absolute_path
-from gaam_cache.store.files import digest_of, short_digest
-from gaam_cache.store.plan import Plan, describe_state_deviation, read_plan
+from gaam_cache.common.errors import CacheError, ConfigError, GaamError
+from gaam_cache.common.paths import absolute_path, shown_path
+from gaam_cache.store.files import check_writable, digest_of, short_digest
+from gaam_cache.store.plan import (
+    PLAN_FILE,
+    Plan,
+    describe_state_deviation,
+    read_plan,
+)
 from gaam_cache.workers.leases import is_alive
 from gaam_decoder.runs.files import ALL_FILES, RUN_FILE
 from gaam_decoder.runs.read import read_run
@@ -24,6 +29,25 @@ _LONGEST_DECODER = 80
 """Characters of a decoder in the name of a run; a longer one is cut."""
 _LONGEST_SEEDS = 40
 """Characters of a list of seeds; a longer one is named by its digest."""
+
+
+def check_runs_folder(folder: Path) -> None:
+    """Refuse a folder in which no run can be written, or that is a cache.
+
+    Runs among the files of a cache would be copied, pushed and removed with it.
+
+    Raises:
+        ConfigError: the message says what is in the way.
+    """
+    check_writable(folder, option="--runs")
+    if os.path.lexists(folder / PLAN_FILE):
+        raise ConfigError(
+            f"'{shown_path(folder)}' is a cache, and runs need a folder of their own",
+            expected="--runs FOLDER, without a cache in it",
+            found=f"{PLAN_FILE} in it",
+            where=str(folder.absolute()),
+            hint="name another folder with --runs; move runs that are in this one",
+        )
 
 
 def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:

@@ -10,12 +10,11 @@ import torch
 
 from gaam_cache.common import devices
 from gaam_cache.common.messages import duration
-from gaam_cache.store.files import check_writable
 from gaam_cache.store.reader import EmbeddingCache, open_cache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.folders import runs_of_key
+from gaam_decoder.runs.folders import check_runs_folder, runs_of_key
 from gaam_decoder.runs.tuning import TUNED_SETTINGS
 from gaam_decoder.specs import decoder_title
 from gaam_decoder.training.arithmetic.engine import (
@@ -92,7 +91,7 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     >>> print(gaam_decoder.estimate(config).in_words())  # doctest: +ELLIPSIS
     roughly...
     """
-    check_writable(config.runs, option="--runs")
+    check_runs_folder(config.runs)
     device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
     experiments = plan_experiments(config, cache, device)

@@ -20,7 +20,7 @@ from gaam_cache.common.errors import GaamWarning, NumericsError
 from gaam_cache.common.paths import shown_path
 from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress, no_progress
 from gaam_cache.config import without_workers
-from gaam_cache.store.files import check_writable, make_folder
+from gaam_cache.store.files import make_folder
 from gaam_cache.store.plan import PLAN_FILE
 from gaam_cache.store.reader import open_cache
 from gaam_cache.workers.engines import base
@@ -28,7 +28,7 @@ from gaam_cache.workers.leases import Holder, Leases
 from gaam_cache.workers.ranks import device_of, find_rank
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import EACH, spell_numbers
-from gaam_decoder.runs.folders import LEASE_FOLDER, runs_of_key
+from gaam_decoder.runs.folders import LEASE_FOLDER, check_runs_folder, runs_of_key
 from gaam_decoder.runs.loading import Runs
 from gaam_decoder.runs.read import read_run
 from gaam_decoder.runs.result import RunResult
@@ -137,7 +137,7 @@ def train(
 
     # refuse before anything is read
     check_tracker(config.track)
-    check_writable(config.runs, option="--runs")
+    check_runs_folder(config.runs)
     rank = find_rank(config.rank)
     num_ranks = rank.total if rank else 1
     if not config.has_single_local_worker:

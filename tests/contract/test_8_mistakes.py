@@ -100,6 +100,8 @@ report away                                      | 2 | away; /mnt/not-mounted
 T unfinished                                     | 3 | test; gaam extract
 T unlabelled                                     | 2 | label; --set train-split=test --folds 5
 train --cache cache --runs three.csv             | 2 | three.csv; --runs
+train --cache cache --runs cache                 | 2 | 'cache' is a cache; cache.json in it; another folder with --runs
+train --cache cache --runs others --dry-run      | 2 | 'others' is a cache; --runs
 report empty                                     | 2 | empty; name 'run', 'runs'; gaam train
 report rums                                      | 2 | no such folder; did you mean 'runs'
 report runs --section pairs --section scores     | 2 | --section; 2 times
