@@ -16,7 +16,7 @@ import numpy as np
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief, join_first
-from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.columns import P_HOLM, Sheet
 from gaam_decoder.reports.compare import (
     ENCODER,
     Pairs,
@@ -483,13 +483,20 @@ def _pairs_sheet(encoders: ComparedEncoders) -> Sheet:
     """A line for every pair of encoders under every decoder."""
     score = encoders.tables[0].table.score
     lines = [
-        [group.name, *pair_cells(group, ENCODER, pair, score)]
+        _with_decoder(pair_cells(group, ENCODER, pair, score), group.name)
         for group in encoders.pairs.groups
         for pair in sorted(group.pairs)
     ]
     return Sheet(
         f"first minus second encoder, {score.difference_unit}: {encoders.data_set}",
-        ["decoder", "pair", *PAIR_HEADERS],
+        ["pair", "decoder", *PAIR_HEADERS],
         lines,
-        ["pair", *PAIR_HEADERS],
+        # without p, which the interval implies, a narrow screen has room
+        ["decoder", *(name for name in PAIR_HEADERS if name != P_HOLM.header)],
     )
+
+
+def _with_decoder(cells: Sequence[str], decoder: str) -> list[str]:
+    """A line of pairs with the name of the decoder behind the pair."""
+    [pair, *others] = cells
+    return [pair, decoder, *others]

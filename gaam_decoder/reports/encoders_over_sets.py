@@ -31,7 +31,7 @@ from gaam_decoder.stats.across import (
 from gaam_decoder.stats.claims import Claim
 from gaam_decoder.stats.scores.base import Score
 
-KEY_HEADERS = ["pair", "difference", UNCORRECTED, "another data set", "verdict"]
+KEY_HEADERS = ["decoder", "difference", UNCORRECTED, "verdict"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,8 +224,8 @@ def sheet_over_sets(answers: Sequence[EncodersOverSets], score: Score) -> Sheet:
         f"mean difference over data sets, first minus second encoder, "
         f"{score.difference_unit}",
         [
-            "decoder",
             "pair",
+            "decoder",
             "difference",
             UNCORRECTED,
             "another data set",
@@ -244,8 +244,8 @@ def _cells(answer: EncodersOverSets, score: Score) -> list[str]:
     interval = interval_in_sign_of_score(combined.interval, score)
     prediction = interval_in_sign_of_score(combined.prediction, score)
     return [
-        answer.decoder,
         f"{answer.first} minus {answer.second}",
+        answer.decoder,
         score.difference(in_sign_of_score(combined.difference, score)),
         range_cell(score.span(interval, signed=True)),
         range_cell(score.span(prediction, signed=True)),

@@ -143,6 +143,8 @@ def _narrowed(sheet: Sheet, width: int) -> Sheet:
     # each column as its header and cells, with the width of the widest
     columns = [list(cells) for cells in zip(sheet.header, *sheet.lines, strict=True)]
     widths = [max(map(_width, cells)) + 2 for cells in columns]
+    # rich folds the first column
+    widths[0] = min(widths[0], LONGEST_NAME + 2)
     kept_indices = list(range(len(columns)))
     dispensable = [
         index
