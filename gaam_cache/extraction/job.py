@@ -44,7 +44,7 @@ from gaam_cache.store.plan import (
     target_fields,
     version_of_target,
 )
-from gaam_cache.store.records import DatasetRecord, EncoderRecord
+from gaam_cache.store.records import Batching, DatasetRecord, EncoderRecord
 from gaam_cache.store.shard import (
     ROW_DATASETS,
     TypedArray,
@@ -328,8 +328,49 @@ def new_plan(
     return replace(plan, shard_rows=rows_per_shard(plan.row_bytes, shard_rows))
 
 
-def make_plan(job: Job) -> Plan:
-    """Make the plan of a job, whose encoder must be loaded."""
+def make_plan(job: Job, original: Plan | None = None) -> Plan:
+    """Make the plan of a job.
+
+    Args:
+        job: the extraction. Its encoder must be loaded, unless states are copied.
+        original: the plan of the cache whose states are copied. It has what was
+            measured of the encoder, and the versions of its libraries.
+    """
+    config = job.config
+    measured: Encoder | Plan = job.encoder
+    if original is None:
+        # what was measured of the loaded encoder is part of the fingerprint, too
+        fields = with_measured_fields(job.fields, job.encoder)
+        # states of fixed rows, which will show whether an encoder is still the same
+        reference: Mapping[str, str] = measure_reference(job.encoder)
+    else:
+        measured = original
+        fields = {**job.fields, "encoder": original.identity}
+        reference = original.reference
+    encoder_record = _encoder_record(job, measured.batching, reference)
+    shard_rows = config.shard_rows
+    if shard_rows is None:
+        shard_rows = SHARD_ROWS_OF_KIND.get(encoder_record.kind, SHARD_ROWS)
+    plan = new_plan(
+        fields,
+        job.rows,
+        target=job.target,
+        encoder=encoder_record,
+        dataset=job.dataset,
+        num_layers=measured.num_layers,
+        hidden_size=measured.hidden_size,
+        shard_rows=shard_rows,
+        libraries=(*LIBRARIES, "h5py", "numpy"),
+    )
+    if original is None:
+        return plan
+    return replace(plan, created_with=original.created_with | {"gaam": __version__})
+
+
+def _encoder_record(
+    job: Job, batching: Batching, reference: Mapping[str, str]
+) -> EncoderRecord:
+    """What a plan records of the encoder; ``EncoderRecord`` explains the arguments."""
     config = job.config
     encoder = job.encoder
     # An encoder such as 'tfidf' has a name and no path, even if a folder here has that
@@ -337,31 +378,15 @@ def make_plan(job: Job) -> Plan:
     encoder_path = None
     if encoder.kind_when_named is None:
         encoder_path = _local_path(config.encoder)
-    encoder_record = EncoderRecord(
+    return EncoderRecord(
         kind=_first_split(job.rows).kind,
         name=encoder.name,
         path=encoder_path,
         revision=encoder.revision,
-        batching=encoder.batching,
-        # states of fixed rows, which will show whether an encoder is still the same
-        reference=measure_reference(encoder),
+        batching=batching,
+        reference=reference,
         adapter_of=encoder.adapter_of,
         settings=recorded_settings(config, part="encoder"),
-    )
-    shard_rows = config.shard_rows
-    if shard_rows is None:
-        shard_rows = SHARD_ROWS_OF_KIND.get(encoder_record.kind, SHARD_ROWS)
-    # what was measured of the loaded encoder is part of the fingerprint, too
-    return new_plan(
-        with_measured_fields(job.fields, encoder),
-        job.rows,
-        target=job.target,
-        encoder=encoder_record,
-        dataset=job.dataset,
-        num_layers=encoder.num_layers,
-        hidden_size=encoder.hidden_size,
-        shard_rows=shard_rows,
-        libraries=(*LIBRARIES, "h5py", "numpy"),
     )
 
 
