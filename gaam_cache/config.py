@@ -411,6 +411,11 @@ class ExtractConfig(WorkerConfig):
         flag="--split",
     )
     out: Path = option(Path("cache"), "Folder of the cache.")
+    states_from: Path | None = key(
+        None,
+        "Cache of the same rows, encoder and settings whose states are copied: other "
+        "labels or kept columns then need no encoding.",
+    )
     pool: tuple[str, ...] = option(
         ("mean",),
         "How a layer's tokens become one vector: mean, last, first or max; repeatable: "
@@ -524,6 +529,7 @@ class ExtractConfig(WorkerConfig):
         yield from self._rules_of_splits()
         yield from self._rules_of_unlabelled()
         yield from self._rules_of_inputs()
+        yield from self._rules_of_copies()
 
     def _rules_of_numbers(self) -> Iterator[Rule]:
         """Rules: each of these numbers must be in its range; None means "not set"."""
@@ -744,6 +750,26 @@ class ExtractConfig(WorkerConfig):
                 problem="takes the mean over the whole sound",
                 expected="--pool mean",
             )
+
+    def _rules_of_copies(self) -> Iterator[Rule]:
+        """Rules: states are copied from another folder, by one process."""
+        if self.states_from is None:
+            return
+        yield setting_rule(
+            "states_from",
+            "out",
+            holds=self.states_from != self.out,
+            problem="names the folder that is written",
+            expected="another folder as --out",
+        )
+        yield setting_rule(
+            "states_from",
+            "devices",
+            "engine",
+            holds=self.has_single_local_worker and self.rank is None,
+            problem="encodes nothing that workers could share",
+            expected="no --devices, --engine or rank beside it",
+        )
 
 
 def _is_valid_prompt(prompt: str) -> bool:

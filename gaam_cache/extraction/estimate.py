@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import duration, size_in_words, visible
 from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig, max_batch_tokens
@@ -96,6 +97,7 @@ def estimate(
     Raises:
         GaamError: an error that ``extract`` would raise before its first shard.
     """
+    _refuse_copy(config)
     report = progress or no_progress
     speed = config.tokens_per_second
     # only for its error: nothing is written now
@@ -129,6 +131,19 @@ def estimate(
         encoder.outline()
         seconds = tokens / speed
     return _summarise(job, inputs, tokens, seconds)
+
+
+def _refuse_copy(config: ExtractConfig) -> None:
+    """Refuse to estimate an extraction that copies the states of another cache."""
+    if config.states_from is None:
+        return
+    raise ConfigError(
+        "states-from copies states: there is no encoding to estimate",
+        expected="--dry-run, or states-from",
+        found="both",
+        hint="leave --dry-run out: rows and states are checked before anything is "
+        "written",
+    )
 
 
 def _sample(job: Job) -> list[object]:

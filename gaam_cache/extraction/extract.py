@@ -27,6 +27,7 @@ from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress, no_progres
 from gaam_cache.config import ExtractConfig, without_workers
 from gaam_cache.encoders.base import refuse_unused_settings
 from gaam_cache.extraction.behaviour import check_behaviour, warn_of_contradiction
+from gaam_cache.extraction.copied import copy_states
 from gaam_cache.extraction.encoded import Encoded, PreparedRows
 from gaam_cache.extraction.job import (
     CheckedRows,
@@ -379,6 +380,8 @@ def make_missing(
     """
     job = prepare_job(config, report, checked_rows=checked_rows)
     refuse_unused_settings(job.encoder, config)
+    if config.states_from is not None:
+        copy_states(job, config.states_from, report, stats)  # none is missing then
     plan, shards, is_new = _plan_missing_shards(job, report)
     # not earlier: the states in the plan, with which the encoder was compared just now,
     # are those of plain layers
@@ -396,10 +399,9 @@ def make_missing(
         start_fraction=start_fraction,
         waits_for_others=waits_for_others,
     )
-    is_complete = other_makers is None
     num_missing = 0
     # no worker of a complete cache needs leases and locks any more
-    if is_complete:
+    if other_makers is None:
         shutil.rmtree(config.out / LEASE_FOLDER, ignore_errors=True)
         remove_locks(config.out)
     else:

@@ -59,7 +59,7 @@ class ExtractionStats:
     """
 
     shards_made: int = 0  # shards that this run itself published
-    rows_made: int = 0  # rows that were encoded
+    rows_made: int = 0  # rows that were encoded, or whose states were copied
     tokens: int = 0  # tokens of these rows, without padding
     padded_tokens: int = 0  # the same with padding
     truncated: int = 0  # rows that were cut at the maximum length
@@ -336,6 +336,7 @@ class ExtractSummary(ExtractionStats):
     workers: int = 1
     missing: int = 0  # shards that other workers are making
     made_by: str | None = None  # which workers make the missing shards
+    states_from: str | None = None  # the cache whose states were copied, if they were
     skipped: dict[str, int]
     """Split -> empty rows that skip-empty left out, if there are any."""
     without_label: dict[str, int]
@@ -374,8 +375,10 @@ class ExtractSummary(ExtractionStats):
             for split, rows in job.rows.items()
             if rows.num_without_label
         }
+        states_from = job.config.states_from
         return cls(
             path=str(job.config.out),
+            states_from=None if states_from is None else str(states_from),
             encoder=job.encoder.label,
             shards=plan.num_shards,
             **{name: getattr(plan, name) for name in PLAN_FIELDS},
@@ -432,6 +435,14 @@ class ExtractSummary(ExtractionStats):
 
     def _run_in_words(self) -> dict[str, str]:
         """What this run did: label of a line -> its text."""
+        if self.states_from is not None:
+            words = (
+                f"{self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
+                f"states copied from '{visible(shown_path(self.states_from))}' in "
+                f"{self.seconds:.1f} s, {size_in_words(self.bytes)}; nothing was "
+                "encoded"
+            )
+            return {"this run": words}
         # ``of_job`` has set the batching: for a summary it is never None
         batches = BATCHING_DESCRIPTIONS[self.batching or "padded"]
         entries = {
