@@ -250,7 +250,8 @@ def _unknown_column(name: str, run: RunResult) -> ConfigError:
         f"--groups '{brief(name)}' is no kept column",
         expected=expected,
         where=f"the run {run.path}",
-        hint="gaam extract --keep-column NAME",
+        hint="gaam extract --keep-column NAME (--set states-from=CACHE copies the "
+        "states), and train again",
     )
 
 

@@ -286,6 +286,8 @@ def _read_group_file(name: str, cache: EmbeddingCache) -> Groups:
                 f"a kept column of the cache ({columns}), or a file with a name per row"
             ),
             found=str(error),
-            hint=did_you_mean(name, cache.columns) or "gaam extract --keep-column NAME",
+            hint=did_you_mean(name, cache.columns)
+            or "gaam extract --keep-column NAME; "
+            "--set states-from=CACHE copies the states",
         ) from error
     return Groups(names=tuple(lines), source=str(path.absolute()), kind="file")
