@@ -26,6 +26,7 @@ from gaam_decoder.reports.table import (
     Format,
     Table,
     TableOptions,
+    build_all_tables,
     build_tables,
     check_options,
     compares_encoders,
@@ -268,7 +269,8 @@ def report(
         )
     over_tables = across_sections(tables, factors)
     if compares_encoders(options.get("pairs")):
-        over_tables = [*encoder_sections(tables), *over_tables]
+        all_tables = build_all_tables(loaded, **options)
+        over_tables = [*encoder_sections(tables, all_tables), *over_tables]
     return Report(tuple(tables), tuple(over_tables))
 
 

@@ -132,7 +132,8 @@ def group_by_rows(tables: Sequence[NamedTable]) -> list[list[NamedTable]]:
 
     The plan of a cache has a hash of its rows. That of imported states hashes the
     states instead, which differ between encoders: there the numbers of rows and the
-    labels of the test rows, in their order, must do.
+    labels of the test rows, in their order, must do. Sorted labels prove little: such
+    states also need the same name of their data set.
     """
     by_labels: dict[object, list[NamedTable]] = {}
     for named in tables:
@@ -140,16 +141,44 @@ def group_by_rows(tables: Sequence[NamedTable]) -> list[list[NamedTable]]:
 
     groups: list[list[NamedTable]] = []
     for tables_of_labels in by_labels.values():
-        hashes = {_hash_of_rows(named.table) for named in tables_of_labels}
-        if len(hashes - {None}) < 2:
+        identities = {_identity_of_rows(named) for named in tables_of_labels}
+        # an unknown value fits every other one
+        known_values = [
+            {value for value in values if value is not None}
+            for values in zip(*identities, strict=True)
+        ]
+        if all(len(values) < 2 for values in known_values):
             groups.append(tables_of_labels)
             continue
         # imported states may be of any of these rows: they stay a group of their own
-        by_hash: dict[str | None, list[NamedTable]] = {}
+        by_identity: dict[object, list[NamedTable]] = {}
         for named in tables_of_labels:
-            by_hash.setdefault(_hash_of_rows(named.table), []).append(named)
-        groups += by_hash.values()
+            by_identity.setdefault(_identity_of_rows(named), []).append(named)
+        groups += by_identity.values()
     return groups
+
+
+class _Identity(NamedTuple):
+    """What tells rows with the same labels apart; None: unknown."""
+
+    hash_of_rows: str | None  # unknown for imported states
+    names: tuple[str, ...] | None  # of the classes; unknown where they are numbers
+    data_set: str | None  # matters where sorted labels are all that is known
+
+
+def _identity_of_rows(named: NamedTable) -> _Identity:
+    """What tells the rows of a table apart from others with the same labels."""
+    cache = named.table.cache
+    names: tuple[str, ...] | None = cache.names
+    if list(cache.names) == list(map(str, range(len(cache.names)))):
+        names = None
+    labels = named.table.entries[0].runs[0].labels
+    is_sorted = labels.ndim == 1 and bool((labels[:-1] <= labels[1:]).all())
+    return _Identity(
+        hash_of_rows=_hash_of_rows(named.table),
+        names=names,
+        data_set=named.data_set if is_imported(cache) and is_sorted else None,
+    )
 
 
 def _take_one_cache(
@@ -353,17 +382,26 @@ def _labels_of_rows(table: Table) -> object:
         if part not in labels_by_part:
             row_numbers = b"" if run.test_rows is None else run.test_rows.tobytes()
             labels_by_part[part] = digest_of(run.labels.tobytes() + row_numbers)
-    counts = json.dumps(table.cache.rows, sort_keys=True)
+    counts = tuple(table.cache.rows.get(split) for split in _used_splits(table))
     labels = tuple(sorted(labels_by_part.items()))
     return table.tested_on, table.num_test_rows, counts, labels
 
 
+def _used_splits(table: Table) -> list[str]:
+    """The splits of a table's training and test rows; further ones do not count."""
+    recipe = table.entries[0].runs[0].recipe
+    return (
+        [recipe.train_split] if recipe.fold else [recipe.train_split, recipe.test_split]
+    )
+
+
 def _hash_of_rows(table: Table) -> str | None:
-    """The hash of all rows of a table's cache; None for imported states."""
+    """The hash of all training and test rows of a table; None for imported states."""
     if is_imported(table.cache):
         return None
     fields: Mapping[str, Any] = (table.cache.plan or {}).get("fingerprint_fields", {})
-    return json.dumps(fields.get("content"))
+    content = fields.get("content") or {}
+    return json.dumps([content.get(split) for split in _used_splits(table)])
 
 
 def is_imported(cache: CacheRecord) -> bool:

@@ -121,8 +121,6 @@ class Table:
     tested_on: str
     num_test_rows: int = 0
     entries: tuple[Entry, ...] = ()
-    # these, and those that filters left out; empty if filters left nothing out
-    all_entries: Sequence[Entry] = ()
     # the mechanism that the others are compared with
     baseline: str | None = None
     # decoders that are no entries, because some of their folds are missing
@@ -416,6 +414,20 @@ def build_tables(
     return _TableBuilder(runs, options).tables()
 
 
+def build_all_tables(
+    runs: Sequence[RunResult], **options: Unpack[TableOptions]
+) -> list[Table]:
+    """Make the tables as if no filter had left out a run; none if none did.
+
+    Raises:
+        ConfigError: as for ``report``.
+    """
+    left_out_runs = _TableBuilder(runs, options).left_out_runs
+    if not left_out_runs:
+        return []
+    return build_tables([*runs, *left_out_runs], **options)
+
+
 class _TableBuilder:
     """Makes the tables of a report, stage by stage: each stage reads those before it.
 
@@ -560,7 +572,6 @@ class _TableBuilder:
             self._empty_table(entries[0].runs[0].cache, test.tested_on),
             num_test_rows=len(test.labels),
             entries=self._compared_entries(entries, all_entries, compared),
-            all_entries=all_entries,
             baseline=self.baseline if has_baseline else None,
             incomplete=test.incomplete,
             left_out_repeats=test.left_out_repeats,

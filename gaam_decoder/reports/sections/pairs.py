@@ -153,15 +153,25 @@ def _answers(table: Table, pairs: Pairs) -> list[str]:
         answer(group, axis, table.score, table.margin)
         for group in groups[:MOST_ANSWERS]
     ]
-    if len(groups) > MOST_ANSWERS:
-        num_more = len(groups) - MOST_ANSWERS
-        groups_differ = "group of decoders differs"
-        if num_more > 1:
-            groups_differ = "groups of decoders differ"
-        answers.append(
-            f"{num_more} more {groups_differ} in {axis} alone: --section pairs"
+    return [*answers, *more_groups(len(groups), axis, "pairs")]
+
+
+def more_groups(num_groups: int, axis: str, section: str) -> Iterator[str]:
+    """A sentence on the groups that have no sentence of their own.
+
+    Args:
+        num_groups: number of all groups.
+        axis: the setting in which the entries of a group differ.
+        section: where all of them stand.
+    """
+    num_more = num_groups - MOST_ANSWERS
+    if num_more > 0:
+        verb = (
+            "group of decoders differs"
+            if num_more == 1
+            else "groups of decoders differ"
         )
-    return answers
+        yield f"{num_more} more {verb} in {axis} alone: --section {section}"
 
 
 def answer(group: PairGroup, axis: str, score: Score, margin: float) -> str:

@@ -16,6 +16,7 @@ from gaam_cache.store.row_sketch import sketch
 from gaam_decoder import RunResult, stats
 from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.sections import Section
+from gaam_decoder.runs.result import Validation
 from gaam_decoder.stats.across import across_corrected
 from tests.decoder.reports.conftest import FIT, FORMATS, answers, build_run
 
@@ -29,6 +30,11 @@ def right_of(encoder: str, attention: str = "none", num_seeds: int = 6) -> Right
     """Right answers of the seeds of a mechanism on the states of an encoder."""
     seed = 10 * ENCODERS.index(encoder) + len(attention)
     return answers(num_seeds, ACCURACIES[encoder], seed, ROWS)
+
+
+def content_of(rows: str | None) -> dict[str, str]:
+    """Hashes of the rows of every split."""
+    return {"train": f"train {rows}", "test": f"test {rows}"}
 
 
 def run_of(
@@ -47,7 +53,7 @@ def run_of(
     kind = "imported" if content is None else "text"
     plan = {
         "encoder": {"kind": kind, "name": encoder},
-        "fingerprint_fields": {"content": content},
+        "fingerprint_fields": {"content": content_of(content)},
     } | (plan or {})
     cache = {
         "encoder": encoder,
@@ -107,6 +113,23 @@ def test_linear_probes_are_compared_over_test_rows() -> None:
     assert by_decoder["none + linear"][0]["num_tests"] == 1
 
 
+@pytest.mark.parametrize(("num_rows", "has_claim"), [(39, False), (40, True)])
+def test_few_validation_rows_that_chose_a_penalty_allow_no_claim(
+    num_rows: int, has_claim: bool
+) -> None:
+    runs = [probe_of("bert"), probe_of("mpnet")]
+    validation = Validation(
+        logits=np.zeros((1, num_rows, 3), np.float32),
+        labels=np.zeros(num_rows, np.int64),
+        rows=np.arange(num_rows),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunResult, "validation", validation)
+        [group] = groups_of(runs)
+    [pair] = group["pairs"]
+    assert pair["verdict"] == ("better" if has_claim else stats.NO_CLAIM)
+
+
 def test_the_best_encoder_stands_in_the_first_sentence_of_every_format() -> None:
     runs = [run_of(encoder) for encoder in ENCODERS]
     made = report(runs, pairs="encoder")
@@ -151,6 +174,24 @@ def of_ambiguous_rows() -> list[RunResult]:
     ]
 
 
+def of_other_class_names() -> list[RunResult]:
+    return [
+        run_of("bert", content=None, classes=("neg", "pos", "so")),
+        run_of("mpnet", content=None, classes=("ham", "spam", "so")),
+    ]
+
+
+def of_sorted_labels() -> list[RunResult]:
+    """Imported states of two data sets, whose labels are sorted."""
+    runs = []
+    for encoder in ("bert", "mpnet"):
+        run = run_of(encoder, content=None)
+        object.__setattr__(run.cache, "dataset", f"data set of {encoder}")
+        run.__dict__["labels"] = np.sort(run.labels)
+        runs.append(run)
+    return runs
+
+
 def of_one_encoder() -> list[RunResult]:
     return [run_of("bert"), run_of("bert", "gaam")]
 
@@ -167,6 +208,8 @@ NOT_SAME_ROWS: dict[str, Callable[[], list[RunResult]]] = {
     "other labels": of_other_labels,
     "ambiguous rows": of_ambiguous_rows,
     "one encoder": of_one_encoder,
+    "other class names": of_other_class_names,
+    "sorted labels": of_sorted_labels,
     "other folds": of_other_folds,
 }
 
@@ -204,17 +247,52 @@ def test_decoders_of_other_settings_are_not_paired(case: str) -> None:
     assert "on mpnet" in line
 
 
+def with_cache(run: RunResult, **values: Any) -> RunResult:
+    """The run, with other values in the record of its cache."""
+    for name, value in values.items():
+        object.__setattr__(run.cache, name, value)
+    return run
+
+
 def test_options_that_follow_the_number_of_layers_do_not_part_a_mechanism() -> None:
-    runs = [run_of("bert", "gaam:heads=2"), run_of("mpnet", "gaam:heads=4")]
+    larger = with_cache(run_of("mpnet", "gaam:heads=4"), layers=12)
+    runs = [run_of("bert", "gaam:heads=2"), larger]
     section = section_of(report(runs, pairs="encoder"))
-    assert (
-        "gaam + linear is gaam:heads=4 for mpnet, gaam:heads=2 for bert"
-        in section.lines
+    assert "gaam + linear is gaam:heads=4 for mpnet, gaam:heads=2 for bert" in (
+        section.lines
     )
     # several forms on one encoder are several decoders
     runs.append(run_of("bert", "gaam:heads=1"))
     with pytest.raises(ConfigError, match="no decoder has the same settings"):
         report(runs, pairs="encoder")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "layers"),
+    [
+        pytest.param("mha:heads=2", "mha:heads=1", 6, id="as many layers"),
+        pytest.param("gaam:heads=1", "gaam:heads=1,scale=2", 12, id="another option"),
+    ],
+)
+def test_options_that_a_person_gave_part_a_mechanism(
+    first: str, second: str, layers: int
+) -> None:
+    runs = [run_of("bert", first), with_cache(run_of("mpnet", second), layers=layers)]
+    with pytest.raises(ConfigError, match="they differ in attn"):
+        report(runs, pairs="encoder")
+
+
+def test_settings_that_follow_from_the_states_do_not_part_a_decoder() -> None:
+    runs = [
+        run_of("bert", pool="mean", state_scale="none"),
+        run_of("mpnet", pool="last", state_scale="layer"),
+    ]
+    section = section_of(report(runs, pairs="encoder"))
+    assert "pool is mean for bert, last for mpnet" in section.lines
+    # but several poolings of one cache are several decoders
+    runs.append(run_of("bert", pool="last", state_scale="none"))
+    [group] = groups_of(runs)
+    assert len(group["pairs"]) == 1
 
 
 def test_imported_states_are_paired_by_their_labels() -> None:
@@ -250,7 +328,7 @@ def test_every_decoder_is_compared() -> None:
 
 def test_settings_tell_two_caches_of_one_encoder_apart() -> None:
     def cache_of(pooling: str) -> RunResult:
-        fields = {"content": "rows", "encoder": {"pooling": [pooling]}}
+        fields = {"content": content_of("rows"), "encoder": {"pooling": [pooling]}}
         run = run_of(
             "bert",
             plan={"fingerprint_fields": fields},
@@ -264,9 +342,54 @@ def test_settings_tell_two_caches_of_one_encoder_apart() -> None:
 
 
 def test_what_filters_leave_out_still_counts_in_the_correction() -> None:
-    runs = [run_of(encoder, name) for encoder in ENCODERS for name in ("none", "gaam")]
+    """Also an encoder of which a filter leaves no run."""
+    runs = [run_of(encoder) for encoder in ENCODERS]
+    runs += [run_of(encoder, "gaam") for encoder in ("bert", "mpnet")]
     [group] = groups_of(runs, attn="gaam")
-    assert {pair["num_tests"] for pair in group["pairs"]} == {6}
+    assert {pair["num_tests"] for pair in group["pairs"]} == {4}
+
+
+def test_two_caches_of_one_name_have_the_names_of_their_folders() -> None:
+    runs = [
+        with_cache(run_of("bert", right=right_of(name)), path=f"/caches/{name}")
+        for name in ("bert", "mpnet")
+    ]
+    for number, run in enumerate(runs):
+        object.__setattr__(run.cache, "fingerprint", f"{number}" * 64)
+    section = section_of(report(runs, pairs="encoder"))
+    scores = section.parts.sheets[0]
+    assert scores.header == ["decoder", "bert in 'bert'", "bert in 'mpnet'"]
+    assert scores.lines[0][1] < scores.lines[0][2]
+
+
+def test_a_further_split_of_one_cache_does_not_count() -> None:
+    runs = [run_of("bert"), run_of("mpnet")]
+    plan = runs[1].cache.plan
+    assert plan is not None
+    plan["fingerprint_fields"]["content"]["extra"] = "more rows"
+    runs[1].cache.rows["extra"] = 7
+    assert len(groups_of(runs)) == 1
+
+
+def warning_of(*runs: RunResult) -> str:
+    """The first note below the pairs."""
+    return section_of(report(list(runs), pairs="encoder")).lines[0]
+
+
+def test_what_makes_a_pair_doubtful_stands_first() -> None:
+    few = run_of("mpnet", right=right_of("mpnet", num_seeds=4))
+    assert "over the seeds that both encoders have" in warning_of(run_of("bert"), few)
+    chosen = [run_of(name, select="test") for name in ("bert", "mpnet")]
+    assert "do not quote it" in warning_of(*chosen)
+    probes = section_of(report([*map(probe_of, ENCODERS)], pairs="encoder"))
+    assert any("chose the penalty" in line for line in probes.lines)
+
+
+def test_tables_of_other_rows_are_named() -> None:
+    runs = [run_of("bert"), run_of("mpnet"), run_of("gpt2", content="other rows")]
+    lines = section_of(report(runs, pairs="encoder")).lines
+    [line] = [line for line in lines if line.startswith("no other encoder has")]
+    assert "through gpt2" in line
 
 
 def runs_of_set(
