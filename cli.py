@@ -602,7 +602,7 @@ Pairs = Annotated[
         "--pairs",
         metavar="SETTING",
         help="Compare every two decoders that differ in this setting alone: attn, "
-        "head, layers, lr, ..., or encoder, where encoders read the same rows.",
+        "head, layers, pool, lr, ..., or encoder, where encoders read the same rows.",
     ),
 ]
 Groups = Annotated[

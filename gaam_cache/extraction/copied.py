@@ -47,7 +47,7 @@ FIELDS_OF_LABELS = {"format_version", "class_names", "target", "columns", "unlab
 WITHOUT_COPY = "leave states-from out, and the encoder reads the rows"
 REMEDY = (
     f"give the rows and settings of that cache, or {WITHOUT_COPY}. Labels decide which "
-    "rows --limit and --test-fraction (0.2 for a single file) take"
+    "rows --limit, --test-fraction (0.2 for a single file) and skip-unlabelled take"
 )
 
 
@@ -117,13 +117,21 @@ def _check_fields(job: Job, plan: Plan) -> None:
     lines = explain_differences(fields_now, fields_then, plan)
     if lines:
         raise ConfigError(
-            "the states are those of another encoder, other settings or other splits; "
+            "the states are those of other rows, another encoder or other settings; "
             "nothing was written",
             expected="differences in labels and kept columns alone",
-            found="\n".join(lines),
+            found="\n".join([*lines, *_differing_reading(job, plan)]),
             where=str(job.config.states_from),
             hint=REMEDY,
         )
+
+
+def _differing_reading(job: Job, plan: Plan) -> list[str]:
+    """How the rows are read otherwise, which often explains why they differ."""
+    return differing_fields(
+        {"dataset": job.dataset.reading_settings},
+        {"dataset": plan.dataset.reading_settings},
+    )
 
 
 def _check_rows(job: Job, original: EmbeddingCache, report: ReportProgress) -> None:
@@ -141,12 +149,8 @@ def _check_rows(job: Job, original: EmbeddingCache, report: ReportProgress) -> N
     for split, digest in content_hashes(rows_then, report).items():
         if digest == content_then[split]:
             continue
-        # how the rows are read often explains why they differ
-        lines = differing_fields(
-            {"dataset": job.dataset.reading_settings},
-            {"dataset": original.plan.dataset.reading_settings},
-        )
-        row = f"a row of {job.rows[split].origin} was changed, replaced or moved"
+        lines = _differing_reading(job, original.plan)
+        row = f"a row of {job.rows[split].origin} was changed, left out or moved"
         raise ConfigError(
             f"the rows of '{split}' are not those of the states; nothing was written",
             expected="the same rows in the same order; labels and kept columns may "

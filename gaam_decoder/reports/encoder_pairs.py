@@ -16,6 +16,7 @@ import numpy as np
 from gaam_cache.common.messages import brief, join_first
 from gaam_decoder.reports.compare import (
     ENCODER,
+    PairGroup,
     Pairs,
     TableEntries,
     compare_pairs_of_table,
@@ -35,6 +36,7 @@ from gaam_decoder.reports.set_tables import (
     tell_encoders_apart,
 )
 from gaam_decoder.reports.table import Table
+from gaam_decoder.stats import NO_CLAIM
 from gaam_decoder.stats.groups import RowGroups, join_relations, row_groups
 
 OF_STATES = ("pool", "state_scale")
@@ -88,8 +90,10 @@ def compare_encoders(
     )
     pairs = compare_pairs_of_table(entries, ENCODER, first.margin, is_requested=True)
     with_pairs = [group for group in pairs.groups if group.pairs]
-    # the decoder with the best mean stands first
-    best_first = sorted(with_pairs, key=lambda group: rank(group.entries[0]))
+    # the decoder with the best mean stands first; those without a claim stand last
+    best_first = sorted(
+        with_pairs, key=lambda group: (not _has_claim(group), rank(group.entries[0]))
+    )
     return ComparedEncoders(
         data_set=join_first(
             list(dict.fromkeys(named.data_set for named in tables)), MOST_NAMED
@@ -101,6 +105,11 @@ def compare_encoders(
         ),
         num_groups=None if groups is None else len(groups),
     )
+
+
+def _has_claim(group: PairGroup) -> bool:
+    """Whether any pair of a group has a verdict."""
+    return any(pair.claim.verdict != NO_CLAIM for pair in group.pairs.values())
 
 
 def tables_by_rows(tables: Sequence[Table]) -> list[list[NamedTable]]:
@@ -165,9 +174,10 @@ def entries_of_encoders(
 ) -> list[Entry]:
     """The entries of several tables, the best first, as those of one table.
 
-    Each knows its encoder, the common groups of test rows, and the name of its
-    mechanism on all states. ``OF_STATES`` are no settings of it, unless a table has
-    several values of them.
+    Every entry is given the name of its encoder, the common groups of test rows, and
+    the name that its mechanism has for all encoders (``shared_name``). The settings
+    ``OF_STATES`` are left out of its recipe, unless a decoder of one table was trained
+    with several values of them.
 
     Args:
         entries_of_tables: the entries of every table.
@@ -213,10 +223,10 @@ def _varies(name: str, entries_of_tables: Sequence[Sequence[Entry]]) -> bool:
 def _mechanisms_with_options(
     entries_of_tables: Sequence[Sequence[Entry]],
 ) -> Collection[str]:
-    """Mechanisms whose options part them: forms with other options are others.
+    """The mechanisms that are compared with their options: other options, another one.
 
-    The exception are the options that follow from the number of layers, such as the
-    heads of ``gaam``: one form for each number of layers, with the same options.
+    Without options is compared what differs in ``heads`` alone, if all encoders of one
+    depth have the same: their default follows from the number of layers.
     """
     forms_by_mechanism: dict[str, dict[int, set[str]]] = {}
     for entries in entries_of_tables:
@@ -224,7 +234,7 @@ def _mechanisms_with_options(
             num_layers = len(entry.runs[0].layer_numbers)
             forms = forms_by_mechanism.setdefault(entry.mechanism, {})
             forms.setdefault(num_layers, set()).add(entry.attention)
-    parted = {
+    mechanisms = {
         mechanism
         for entries in entries_of_tables
         for mechanism, forms in forms_of_mechanisms(entries).items()
@@ -232,17 +242,20 @@ def _mechanisms_with_options(
     }
     for mechanism, forms_by_layers in forms_by_mechanism.items():
         all_forms = set().union(*forms_by_layers.values())
-        has_other_options = len({_option_names(form) for form in all_forms}) > 1
+        has_other_options = len({_without_heads(form) for form in all_forms}) > 1
         has_several_forms = any(len(forms) > 1 for forms in forms_by_layers.values())
         if has_other_options or has_several_forms:
-            parted.add(mechanism)
-    return parted
+            mechanisms.add(mechanism)
+    return mechanisms
 
 
-def _option_names(attention: str) -> tuple[str, ...]:
-    """The names of a mechanism's options: ``gaam:heads=2`` has ``heads``."""
+def _without_heads(attention: str) -> tuple[str, ...]:
+    """The options of a mechanism but for ``heads``: none of ``gaam:heads=2``."""
     _mechanism, _, options = attention.partition(":")
-    return tuple(option.partition("=")[0] for option in options.split(",") if option)
+    return tuple(
+        "heads" if option.startswith("heads=") else option
+        for option in options.split(",")
+    )
 
 
 def _with_groups(measured: MeasuredScore, groups: RowGroups | None) -> MeasuredScore:

@@ -125,7 +125,12 @@ def encoder_sections(
 def _of_the_same_rows(
     tables: Sequence[NamedTable], all_groups: Sequence[Sequence[NamedTable]]
 ) -> Sequence[NamedTable]:
-    """The group of tables with the states of these tables, among all; else empty."""
+    """Find the group, among all, that has the tables of a report; else empty.
+
+    Args:
+        tables: of the same rows, in the report.
+        all_groups: the tables of a report without filters, by their rows.
+    """
     states = {named.table.cache.name_of_states for named in tables}
     tested_on = tables[0].table.tested_on
     for group in all_groups:
@@ -148,9 +153,10 @@ def _section_over_sets(
     table = compared[0].tables[0].table
     score, margin = table.score, table.margin
     counted = _data_sets_that_count(compared)
-    differences = encoders_over_sets(
+    over_sets = encoders_over_sets(
         _pair_claims(compared, counted), score, margin, _most_tests(compared)
     )
+    differences = over_sets.answers
     if not differences:
         return None
     return replace(
@@ -160,6 +166,7 @@ def _section_over_sets(
         lines=[
             *warnings,
             *notes_over_sets(differences),
+            *over_sets.without_answer,
             *_remarks(compared, counted),
         ],
         values=section.values
@@ -257,7 +264,8 @@ def _no_common_rows(tables: Sequence[Table]) -> ConfigError:
         "rows in the same order",
         found=join_first(titles, MOST_NAMED, "; ") or "no run that was tested",
         hint="gaam extract --encoder ENCODER with the other options as before, and "
-        "gaam train on both caches with the same options",
+        "gaam train on both caches with the same options; --pairs pool compares the "
+        "poolings of one cache",
     )
 
 

@@ -7,7 +7,7 @@ corrects for all pairs of a head.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from gaam_cache.common.messages import join_first
 from gaam_decoder import stats
@@ -92,6 +92,17 @@ class _Gathered:
             difference = replace(difference, difference=-difference.difference)
         self.differences.append(difference)
 
+    def why_without_answer(self) -> str:
+        """A sentence on the data sets that count, where they are fewer than two."""
+        reasons = list(dict.fromkeys(self.left_out.values()))
+        text = (
+            f"{self.decoder}, {self.first} and {self.second}: no mean difference, data "
+            f"sets that count: {len(self.differences)}"
+        )
+        if not reasons:
+            return text
+        return f"{text}; of others: {join_first(reasons, MOST_NAMED, '; ')}"
+
     def swap(self) -> None:
         """Subtract the first encoder from the second one."""
         self.first, self.second = self.second, self.first
@@ -109,12 +120,20 @@ class _Gathered:
         )
 
 
+class OverSets(NamedTuple):
+    """The mean differences of encoders, and what has none."""
+
+    answers: list[EncodersOverSets]
+    without_answer: list[str]
+    """A sentence for each pair of which fewer than two data sets count."""
+
+
 def encoders_over_sets(
     pairs: Iterable[PairClaim],
     score: Score,
     margin: float,
     num_tests_by_head: Mapping[str, int],
-) -> list[EncodersOverSets]:
+) -> OverSets:
     """The mean differences of encoders, for all pairs that two data sets have.
 
     Args:
@@ -141,7 +160,14 @@ def encoders_over_sets(
         for pair_of_encoders in gathered.values()
         if len(pair_of_encoders.differences) > 1
     ]
-    return _correct_by_holm(answers, num_tests_by_head)
+    return OverSets(
+        answers=_correct_by_holm(answers, num_tests_by_head),
+        without_answer=[
+            pair_of_encoders.why_without_answer()
+            for pair_of_encoders in gathered.values()
+            if len(pair_of_encoders.differences) < 2
+        ],
+    )
 
 
 def _correct_by_holm(

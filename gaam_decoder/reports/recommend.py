@@ -99,11 +99,14 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
 def _choose(
     table: Table, entries: Sequence[Entry], best: Entry, unbeaten: Entry
 ) -> Recommendation | NoRecommendation:
-    """Recommend the reference, a simpler entry with the best mean, or the probe.
+    """Recommend the reference, the best entry or the probe; the first that may be.
 
-    The best entry takes the place of the reference if it has the fewest parameters of
-    all, and the reference has not. What is shown to be worse than the probe is not
-    recommended.
+    1. The reference, if it has the best mean or the fewest parameters.
+    2. The entry with the best mean, if it has the fewest parameters.
+    3. The reference, because nothing is shown to be better.
+    4. The linear probe, if it is shown to be better than the reference.
+
+    What is shown to be worse than the probe is not recommended.
 
     Args:
         table: the table.

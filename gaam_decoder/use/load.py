@@ -457,9 +457,15 @@ def _no_single_run_error(reason: str, runs: Sequence[RunResult]) -> ConfigError:
     hint = "name one of these runs"
     if any(run.recipe.fold for run in runs):
         hint += "; each learned without the rows of its fold, --final learns from all"
+    # the names of runs do not say the encoder
+    several_encoders = len({run.cache.encoder for run in runs}) > 1
+    names = [
+        f"{run.path.name} ({run.cache.encoder})" if several_encoders else run.path.name
+        for run in runs[:MOST_NAMED]
+    ]
     return ConfigError(
         f"no run of the folder is recommended: {reason}",
-        found=", ".join(run.path.name for run in runs[:MOST_NAMED]),
+        found=", ".join(names),
         hint=hint,
     )
 

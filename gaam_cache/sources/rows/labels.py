@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gaam_cache.common.cells import is_blank
+from gaam_cache.common.cells import is_missing
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import AUTO, ExtractConfig
 from gaam_cache.targets.base import (
@@ -116,11 +116,11 @@ class LabelReader:
         return self.target_class.rounded(labels, self.columns, origin)
 
     def _choose_target_class(self, cell: object) -> None:
-        """Choose the target by a cell of the label column; an empty cell decides none.
+        """Choose the target by a cell of the label column; a missing one decides none.
 
         The target stays as it is chosen here for all later records.
         """
-        if cell is None or (isinstance(cell, str) and is_blank(cell)):
+        if cell is None or (isinstance(cell, str | float) and is_missing(cell)):
             return
         self._target_class = target_class(CLASSIFICATION)
         # at most one kind of labels claims a cell; cells of classes are claimed by none

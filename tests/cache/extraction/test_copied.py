@@ -182,8 +182,8 @@ def swap(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("edit", "settings", "words"),
     [
-        (change_text, {}, "rows of 'train'.*changed, replaced or moved"),
-        (swap, {}, "rows of 'train'.*changed, replaced or moved"),
+        (change_text, {}, "rows of 'train'.*changed, left out or moved"),
+        (swap, {}, "rows of 'train'.*changed, left out or moved"),
         (lambda rows: rows[1:], {}, "rows.train +in the cache 60, now 59"),
         (change_text, {"encoder": "tfidf"}, "encoder.vocabulary +in the cache"),
     ],

@@ -148,6 +148,7 @@ PARTLY_LABELLED: dict[str, tuple[str, list[Any], dict[str, Any], list[int]]] = {
     "numbers in parquet": ("parquet", [0.5, None, NAN, 7.0], NUMBERS, [0, 3]),
     "sets": ("jsonl", [["a"], None, [], ["b", "a"], ["a", None]], SETS, [0, 2, 3]),
     "sets with a separator": ("csv", ["a;b", "", "nan", "b"], SEPARATED, [0, 1, 3]),
+    "sets that follow NaN": ("jsonl", [NAN, ["a"], [], ["b", "a"]], {}, [1, 2, 3]),
 }  # fmt: skip
 """Suffix, labels and options; and the rows that have a label."""
 

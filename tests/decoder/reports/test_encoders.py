@@ -272,6 +272,7 @@ def test_options_that_follow_the_number_of_layers_do_not_part_a_mechanism() -> N
     [
         pytest.param("mha:heads=2", "mha:heads=1", 6, id="as many layers"),
         pytest.param("gaam:heads=1", "gaam:heads=1,scale=2", 12, id="another option"),
+        pytest.param("gaam:scale=1", "gaam:scale=2", 12, id="another value"),
     ],
 )
 def test_options_that_a_person_gave_part_a_mechanism(
@@ -478,3 +479,13 @@ def test_few_seeds_and_other_settings_are_said_over_data_sets() -> None:
         assert answer["missing"] == {"few": "fewer than 6 seeds"}
         assert answer["verdict"] == stats.NO_CLAIM
     assert "few does not count for every pair: fewer than 6 seeds" in section.lines
+
+
+def test_a_pair_without_a_mean_difference_is_named_over_data_sets() -> None:
+    runs = [run for number in range(2) for run in runs_of_set(number)]
+    # of another decoder, one data set counts
+    runs += runs_of_set(0, ENCODERS[:2], head="mlp")
+    section = section_of(report(runs, pairs="encoder"))
+    assert section.values["over_data_sets"]
+    [line] = [line for line in section.lines if line.startswith("none + mlp")]
+    assert line.endswith("no mean difference, data sets that count: 1")
