@@ -20,7 +20,7 @@ from gaam_decoder.reports.recommend import (
     why_none,
 )
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.wording import capitalised, with_verb
+from gaam_decoder.reports.wording import capitalised, in_sentence, with_verb
 
 NOT_TUNED = "not tuned: validation chose no learning rate"
 
@@ -240,7 +240,7 @@ def _spread(table: Table, claim_by_label: Mapping[str, stats.Claim]) -> str:
             # where no number is known, it is such as "more training rows"
             if is_known_what_decides(claim):
                 verb = "give an even chance to decide"
-            text += f"; {needed} would {verb} whether {label} differs"
+            text += f"; {needed} would {verb} whether {in_sentence(label)} differs"
             break
     return text
 

@@ -23,7 +23,12 @@ from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.explanations import explain_numbers
 from gaam_decoder.reports.groups import relation_in_words
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports.wording import SELECT_NOTES, capitalised, chance
+from gaam_decoder.reports.wording import (
+    SELECT_NOTES,
+    capitalised,
+    chance,
+    in_sentence,
+)
 from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import NO_TEMPERATURE, RunResult
@@ -526,7 +531,7 @@ def _against_probe(table: Table) -> str | None:
             labels = labels_by_verdict.setdefault(
                 entry.probe_comparison.claim.verdict, []
             )
-            labels.append(entry.label)
+            labels.append(in_sentence(entry.label))
     if not any(labels_by_verdict.values()):
         return None
 

@@ -30,6 +30,11 @@ def chance(entry: Entry) -> float:
     return float(entry.labels_per_class.max() / entry.labels_per_class.sum())
 
 
+def in_sentence(label: str) -> str:
+    """The label of a decoder in a sentence: ``'none'`` is no word of it."""
+    return "'none'" if label == "none" else label
+
+
 def capitalised(text: str) -> str:
     """The text with a capital letter at its beginning."""
     return text[0].upper() + text[1:]
