@@ -674,15 +674,21 @@ def _group_name(
         with_head: whether to name the head.
     """
     values = dict(settings)
-    decoder = [brief(values[name], 60) for name in ("attn",) if name in values]
-    if with_head and "head" in values:
-        decoder.append(brief(values["head"], 60))
-    differing = [
+    mechanism = values.get("attn")
+    head = values.get("head") if with_head else None
+    parts = []
+    if mechanism and head:
+        parts.append(f"{brief(mechanism, 60)} + {brief(head, 60)}")
+    elif mechanism:
+        parts.append(brief(mechanism, 60))
+    elif head:
+        parts.append(brief(f"head={head}"))
+    parts += [
         brief(f"{name}={value}")
         for name, value in settings
         if name not in ("attn", "head") and (name, value) not in shared
     ]
-    return ", ".join([" + ".join(decoder), *differing] if decoder else differing)
+    return ", ".join(parts)
 
 
 def _compare_entries(

@@ -21,12 +21,7 @@ from gaam_decoder.reports.compare import (
     TableEntries,
     compare_pairs_of_table,
 )
-from gaam_decoder.reports.entries import (
-    Comparison,
-    Entry,
-    MeasuredScore,
-    forms_of_mechanisms,
-)
+from gaam_decoder.reports.entries import Comparison, Entry, MeasuredScore
 from gaam_decoder.reports.gathering import rank
 from gaam_decoder.reports.over_sets import MOST_NAMED
 from gaam_decoder.reports.set_tables import (
@@ -225,28 +220,24 @@ def _mechanisms_with_options(
 ) -> Collection[str]:
     """The mechanisms that are compared with their options: other options, another one.
 
-    Without options is compared what differs in ``heads`` alone, if all encoders of one
-    depth have the same: their default follows from the number of layers.
+    The default of ``heads`` follows from the number of layers. So other ``heads`` are
+    no other mechanism, if all decoders that read as many layers have the same.
     """
+    # mechanism -> number of layers that a decoder reads -> its forms with options
     forms_by_mechanism: dict[str, dict[int, set[str]]] = {}
     for entries in entries_of_tables:
         for entry in entries:
             num_layers = len(entry.runs[0].layer_numbers)
             forms = forms_by_mechanism.setdefault(entry.mechanism, {})
             forms.setdefault(num_layers, set()).add(entry.attention)
-    mechanisms = {
-        mechanism
-        for entries in entries_of_tables
-        for mechanism, forms in forms_of_mechanisms(entries).items()
-        if len(forms) > 1
-    }
+    with_options = set()
     for mechanism, forms_by_layers in forms_by_mechanism.items():
         all_forms = set().union(*forms_by_layers.values())
         has_other_options = len({_without_heads(form) for form in all_forms}) > 1
         has_several_forms = any(len(forms) > 1 for forms in forms_by_layers.values())
         if has_other_options or has_several_forms:
-            mechanisms.add(mechanism)
-    return mechanisms
+            with_options.add(mechanism)
+    return with_options
 
 
 def _without_heads(attention: str) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ parts (1, or the folds of cross-validations), N test rows, C classes.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -397,14 +396,6 @@ def _mean_and_std(value_S: Floats) -> dict[str, object]:
         "mean": float(value_S.mean()) if len(value_S) else None,
         "std": stats.standard_deviation(value_S),
     }
-
-
-def forms_of_mechanisms(entries: Iterable[Entry]) -> dict[str, set[str]]:
-    """Name of a mechanism -> all its forms: the name with its options."""
-    forms: dict[str, set[str]] = {}
-    for entry in entries:
-        forms.setdefault(entry.mechanism, set()).add(entry.attention)
-    return forms
 
 
 def is_unsure(choices: SimulatedChoices) -> bool:

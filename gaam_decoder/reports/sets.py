@@ -6,14 +6,14 @@ said by name; no result decides what it takes.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief, join_first
 from gaam_cache.config import IMPORTED
 from gaam_decoder.reports.compare import is_baseline
-from gaam_decoder.reports.entries import Entry, forms_of_mechanisms
+from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.over_sets import (
     MOST_NAMED,
     CellDifference,
@@ -442,7 +442,7 @@ def _entries_by_name(
     several_forms = {
         name
         for entries in entries_of_tables
-        for name, forms in forms_of_mechanisms(entries).items()
+        for name, forms in _forms(entries).items()
         if len(forms) > 1
     }
     settings = sorted(
@@ -499,6 +499,14 @@ def _is_in_answer(entry: Entry, head: str, baseline: str) -> bool:
     ):
         return False
     return entry.comparison is not None or is_baseline(entry, baseline)
+
+
+def _forms(entries: Iterable[Entry]) -> dict[str, set[str]]:
+    """Name of a mechanism -> all its forms: the name with its options."""
+    forms: dict[str, set[str]] = {}
+    for entry in entries:
+        forms.setdefault(entry.mechanism, set()).add(entry.attention)
+    return forms
 
 
 def _is_given(entry: Entry, setting: str) -> bool:

@@ -422,7 +422,7 @@ def build_all_tables(
     Raises:
         ConfigError: as for ``report``.
     """
-    left_out_runs = _TableBuilder(runs, options).left_out_runs
+    left_out_runs = _left_out_runs(runs, _score_for_runs(runs, options))
     if not left_out_runs:
         return []
     return build_tables([*runs, *left_out_runs], **options)
@@ -443,7 +443,7 @@ class _TableBuilder:
         self.margin = _margin_of_score(score_of(self.score_name), options.get("margin"))
         # runs that ``load_runs`` returned know what its filters left out
         self.selection = runs.selection if isinstance(runs, Runs) else None
-        self.left_out_runs = self._left_out_runs(runs)
+        self.left_out_runs = _left_out_runs(runs, self.score_name)
 
         # the runs that tuning chose; for each set of test rows, their entries
         self.choice, self.tests = self._choose_and_group(runs)
@@ -473,20 +473,6 @@ class _TableBuilder:
             )
         ]
         return _tell_caches_apart(self._add_final_models(tables))
-
-    def _left_out_runs(self, runs: Sequence[RunResult]) -> list[RunResult]:
-        """The runs that filters left out, as far as the compared score is for them.
-
-        A score is for runs of the same task. One of ordered classes is for runs on the
-        same classes alone: the order of their classes does not order other classes.
-        """
-        if not isinstance(runs, Runs) or not runs:
-            return []
-        left_out_runs = [run for run in runs.others if run.task == runs[0].task]
-        if not score_of(self.score_name).needs_class_order:
-            return left_out_runs
-        class_names = {run.cache.names for run in runs}
-        return [run for run in left_out_runs if run.cache.names in class_names]
 
     def _choose_and_group(
         self, runs: Sequence[RunResult]
@@ -671,6 +657,21 @@ class _TableBuilder:
                 runs=(*result[index].runs, *runs),
             )
         return result
+
+
+def _left_out_runs(runs: Sequence[RunResult], score_name: str) -> list[RunResult]:
+    """The runs that filters left out, as far as the compared score is for them.
+
+    A score is for runs of the same task. One of ordered classes is for runs on the same
+    classes alone: the order of their classes does not order other classes.
+    """
+    if not isinstance(runs, Runs) or not runs:
+        return []
+    left_out_runs = [run for run in runs.others if run.task == runs[0].task]
+    if not score_of(score_name).needs_class_order:
+        return left_out_runs
+    class_names = {run.cache.names for run in runs}
+    return [run for run in left_out_runs if run.cache.names in class_names]
 
 
 def _score_for_runs(runs: Sequence[RunResult], options: TableOptions) -> str:

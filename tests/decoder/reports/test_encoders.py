@@ -267,6 +267,17 @@ def test_options_that_follow_the_number_of_layers_do_not_part_a_mechanism() -> N
         report(runs, pairs="encoder")
 
 
+def test_decoders_of_other_layers_are_pairs_of_their_own() -> None:
+    """On few layers ``gaam`` has other heads by default than on all of them."""
+    runs = [
+        run_of("bert", "gaam:heads=2"),
+        run_of("bert", "gaam:heads=1", layers="1-3"),
+        with_cache(run_of("mpnet", "gaam:heads=4"), layers=12),
+        with_cache(run_of("mpnet", "gaam:heads=1", layers="1-3"), layers=12),
+    ]
+    assert [len(group["pairs"]) for group in groups_of(runs)] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "layers"),
     [
