@@ -44,6 +44,8 @@ GPU_BATCH_TOKENS = 16384
 PUBLISHED_SECONDS = 5.0
 """Length of every sound where ``published_audio`` prepares sounds as the published
 code does."""
+VALIDATION_NAMES = ("validation", "valid", "val", "dev")
+"""Names of one and the same split."""
 CLIP_OF = "clip_of"
 """Kept column with the name of the sound that a row is a piece of, if long sounds are
 split into several rows."""

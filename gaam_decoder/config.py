@@ -32,6 +32,7 @@ from gaam_decoder.specs import (
 OUT_OF_RANGE = "is out of range"
 FIRST_TUNING_SEED = 1000
 """Least tuning seed where none is given, so that few reporting seeds ever reach it."""
+DEFAULT_VAL_FRACTION = 0.1
 _VALIDATION = "--select val, which holds out a part of train"
 
 
@@ -141,7 +142,7 @@ class TrainConfig(WorkerConfig):
         "published.",
     )
     val_fraction: float = key(
-        0.1,
+        DEFAULT_VAL_FRACTION,
         "Share of every class of train that --select val holds out for validation.",
     )
     val_folds: int | None = key(
@@ -173,6 +174,12 @@ class TrainConfig(WorkerConfig):
         parse=number_lists.parse_layer_sets,
     )
     train_split: str = key("train", "Split to learn from.")
+    val_split: str | None = key(
+        None,
+        "Split whose rows choose the epoch, the learning rate and the penalty, in "
+        "the place of rows that are held out of train-split.",
+        shown_default="rows of train-split",
+    )
     test_split: str = key(
         "test",
         "Split to report on; none: train a final model alone and report nothing.",
@@ -303,6 +310,8 @@ def _rules(config: TrainConfig) -> Iterator[Rule]:
     yield from _rules_of_numbers(config)
     yield from _rules_of_folds(config)
     yield from _rules_of_rows(config)
+    if config.val_split is not None:
+        yield from _rules_of_validation_split(config, config.val_split)
     if config.tune_seeds is not None:
         yield from _rules_of_tuning(config, config.tune_seeds)
     yield setting_rule(
@@ -424,6 +433,48 @@ def _rules_of_rows(config: TrainConfig) -> Iterator[Rule]:
     )
 
 
+def _rules_of_validation_split(config: TrainConfig, val_split: str) -> Iterator[Rule]:
+    """A validation split chooses, and nothing is held out of the training rows."""
+    yield setting_rule(
+        "val_split",
+        "select",
+        holds=config.select == "val",
+        problem="would choose nothing",
+        expected="--select val",
+    )
+    yield setting_rule(
+        "val_split",
+        "train_split",
+        "test_split",
+        holds=val_split not in (config.train_split, config.test_split),
+        problem="may be neither the training nor the test split",
+        expected="a third split; --select test chooses on test rows, as every report "
+        "says",
+    )
+    yield setting_rule(
+        "val_split",
+        "val_fraction",
+        "val_folds",
+        holds=config.val_fraction == DEFAULT_VAL_FRACTION and config.val_folds is None,
+        problem="has all validation rows",
+        expected="no val-fraction or val-folds beside it",
+    )
+    yield setting_rule(
+        "val_split",
+        "folds",
+        holds=config.folds is None,
+        problem="is for a test split",
+        expected="one of the two: every fold holds out validation rows of its own",
+    )
+    yield setting_rule(
+        "val_split",
+        "train_rows",
+        holds=config.train_rows == (None,),
+        problem="has labelled rows, which --train-rows counts",
+        expected="one of the two: with --train-rows, rows of the budget validate",
+    )
+
+
 def _rules_of_tuning(
     config: TrainConfig, tune_seeds: tuple[int, ...]
 ) -> Iterator[Rule]:
@@ -451,10 +502,11 @@ def _rules_of_tuning(
     # Without val_folds the rows of train are cut into n folds, the number of tuning
     # seeds. Seed s holds out the fold s % n.
     held_out_folds = {seed % len(tune_seeds) for seed in tune_seeds}
+    has_folds_of_seeds = config.val_folds is None and config.val_split is None
     yield setting_rule(
         "tune_seeds",
         "val_folds",
-        holds=config.val_folds is not None or len(held_out_folds) == len(tune_seeds),
+        holds=not has_folds_of_seeds or len(held_out_folds) == len(tune_seeds),
         problem="hold out a part of train twice",
         expected="consecutive seeds, such as 1000-1002",
     )

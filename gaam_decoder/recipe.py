@@ -159,6 +159,8 @@ class Recipe:
     state_scale: StateScaling = "none"
     """``layer``: the states of each layer are divided by a number before a decoder
     reads them."""
+    val_split: str | None = None
+    """The split of the validation rows; None: they are held out of the train split."""
 
     def __str__(self) -> str:
         """The decoder, with the settings that a sweep varies, for people."""
@@ -193,6 +195,21 @@ class Recipe:
     def tested_split(self) -> str:
         """The split with the test rows; folds test on rows of the training split."""
         return self.train_split if self.fold is not None else self.test_split
+
+    @property
+    def used_splits(self) -> list[str]:
+        """The splits whose rows are used, the train split first."""
+        splits = [self.train_split]
+        if self.val_split is not None:
+            splits.append(self.val_split)
+        if self.fold is None:
+            splits.append(self.test_split)
+        return splits
+
+    @property
+    def holds_out_rows(self) -> bool:
+        """Whether some rows of the train split are validation rows."""
+        return self.select == "val" and self.val_split is None
 
     @property
     def has_budget(self) -> bool:

@@ -732,7 +732,7 @@ def _axis_value(entry: Entry, axis: str) -> str:
     value = entry.recipe.get(axis, entry.runs[0].setting(axis))
     if value is None and axis in UNSET_MEANS_ALL:
         return ALL
-    return str(value)
+    return "none" if value is None else str(value)
 
 
 def _group_by_settings(entries: Sequence[Entry], axis: str) -> EntriesBySettings:

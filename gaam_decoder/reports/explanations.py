@@ -48,9 +48,10 @@ def explain_numbers(table: Table) -> Iterator[str]:
     """
     # how the epoch was selected; selection by test rows has a note of its own
     trained = [entry for entry in table.entries if not entry.fitted_at_once]
-    selections = {entry.select for entry in trained} - {"test"}
-    for select in sorted(selections):
+    for select in sorted({entry.select for entry in trained} - {"test"}):
         explanation = SELECT_NOTES.get(select, "not known here")
+        if select == "val":
+            explanation = f"{_validation_rows_in_words(trained)} choose the epoch"
         yield f"select {brief(select, 40)}: {explanation}"
     if not trained:
         yield from _explain_fits(table)
@@ -66,6 +67,20 @@ def explain_numbers(table: Table) -> Iterator[str]:
         yield TEMPERATURE
     yield f"cache {short_digest(table.cache.fingerprint)}, {brief(table.tested_on)}"
     yield _explain_versions(table)
+
+
+def _validation_rows_in_words(entries: Sequence[Entry]) -> str:
+    """Where the validation rows of entries are from."""
+    val_splits = {
+        entry.runs[0].recipe.val_split for entry in entries if entry.select == "val"
+    }
+    sources = [
+        f"the rows of the split '{brief(split)}'"
+        for split in sorted(split for split in val_splits if split is not None)
+    ]
+    if None in val_splits:
+        sources.insert(0, "validation rows, a part of the training split,")
+    return " or ".join(sources)
 
 
 def _explain_settings(entries: Sequence[Entry]) -> Iterator[str]:
@@ -95,10 +110,8 @@ def _explain_fits(table: Table) -> Iterator[str]:
         {run.fit.setting for run in table.runs if run.fit and run.select == "val"}
     )
     if settings:
-        yield (
-            "select val: validation rows, a part of the training split, choose "
-            f"{' and '.join(settings)}"
-        )
+        rows = _validation_rows_in_words(table.entries)
+        yield f"select val: {rows} choose {' and '.join(settings)}"
 
 
 def _explain_chance(table: Table) -> str:

@@ -481,13 +481,18 @@ def _leaks(table: Table) -> str | None:
 
 
 def _train_and_test_splits(table: Table) -> set[tuple[str, str]]:
-    """Pairs of a training split and its test split, which are the same for folds."""
+    """Pairs of a split that decoders learn from or are chosen on, and the test split.
+
+    Both are the same for folds.
+    """
     split_pairs = set()
     for entry in table.entries:
         if entry.on_training_rows:
             continue
         recipe = entry.runs[0].recipe
         split_pairs.add((recipe.train_split, recipe.tested_split))
+        if recipe.val_split is not None:
+            split_pairs.add((recipe.val_split, recipe.tested_split))
     return split_pairs
 
 
@@ -564,11 +569,15 @@ def _recorded_validation_rows(run: RunResult) -> int:
 
 
 def _expected_validation_rows(entry: Entry) -> float:
-    """The share of the training split that each run holds out for validation.
+    """The number of validation rows of each run of an entry.
 
-    All runs of an entry have the same recipe, but for the fold.
+    They are a share of the training split, or a split of their own. All runs of an
+    entry have the same recipe, but for the fold.
     """
     first_run = entry.runs[0]
+    val_split = first_run.recipe.val_split
+    if val_split is not None:
+        return first_run.cache.rows.get(val_split, 0)
     num_train = first_run.cache.rows.get(first_run.recipe.train_split, 0)
     num_expected = num_train * first_run.recipe.val_fraction
     if entry.folds > 1:

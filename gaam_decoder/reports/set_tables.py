@@ -388,11 +388,8 @@ def _labels_of_rows(table: Table) -> object:
 
 
 def _used_splits(table: Table) -> list[str]:
-    """The splits of a table's training and test rows; further ones do not count."""
-    recipe = table.entries[0].runs[0].recipe
-    return (
-        [recipe.train_split] if recipe.fold else [recipe.train_split, recipe.test_split]
-    )
+    """The splits of a table's rows; further ones do not count."""
+    return table.entries[0].runs[0].recipe.used_splits
 
 
 def _hash_of_rows(table: Table) -> str | None:

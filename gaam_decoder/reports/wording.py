@@ -7,7 +7,6 @@ from gaam_decoder.reports.entries import Entry
 
 NAMED = 3  # decoders that a conclusion names; it counts the rest
 SELECT_NOTES = {
-    "val": "validation rows, a part of the training split, choose the epoch",
     "last": "the last epoch counts, no rows are held out: learning rates are not "
     "tuned, and there is no linear probe to compare with",
     "test": "epoch chosen on test rows: optimistic, do not quote it as a test result",

@@ -52,7 +52,7 @@ class Validation:
     labels: NDArray[Any]
     """(V,) or (S, V); of numbers and label sets (V, K) or (S, V, K)."""
     rows: NDArray[np.int64]
-    """Row numbers in the train split, (V,) or (S, V)."""
+    """Row numbers in the train split, or in ``val_split``, (V,) or (S, V)."""
     relations: dict[str, NDArray[np.int32]] = field(default_factory=dict)
     """As in ``RunResult.relations``, of the same shape as the rows."""
 

@@ -89,8 +89,8 @@ def write_run(
         results: one for each seed.
         test: the test rows.
         validation: ``labels`` of the validation rows, their ``rows`` in the training
-            split, and for each relation NAME the group numbers ``same.NAME``, each
-            (V,); None without validation rows.
+            or validation split, and for each relation NAME the group numbers
+            ``same.NAME``, each (V,); None without validation rows.
         description: the content of run.json, but for its version, date, seeds and
             files.
         config: the content of config.toml.

@@ -405,7 +405,9 @@ def _rows_of_subsets(
     rows_by_name = {
         "train": _SubsetRows(train_split, loaded_N=drawn_N, row_N=parts.training_N)
     }
-    if len(parts.validation_N):
+    if recipe.val_split is not None:
+        rows_by_name["validation"] = _all_rows(cache[recipe.val_split])
+    elif len(parts.validation_N):
         rows_by_name["validation"] = _SubsetRows(
             train_split, loaded_N=drawn_N, row_N=parts.validation_N
         )
@@ -416,11 +418,13 @@ def _rows_of_subsets(
             train_split, loaded_N=None, row_N=parts.test_N
         )
     elif not recipe.final:
-        test_split = cache[recipe.test_split]
-        rows_by_name["test"] = _SubsetRows(
-            test_split, loaded_N=None, row_N=np.arange(len(test_split))
-        )
+        rows_by_name["test"] = _all_rows(cache[recipe.test_split])
     return rows_by_name
+
+
+def _all_rows(split: Split) -> _SubsetRows:
+    """All rows of a split as a subset."""
+    return _SubsetRows(split, loaded_N=None, row_N=np.arange(len(split)))
 
 
 def labels_by_seed(
@@ -448,7 +452,9 @@ def labels_by_seed(
     # Shuffle in the order of the data set: the label that a row gets then does not
     # depend on which rows validate.
     true_N = torch.cat([subset.label_N for subset in shuffled_subsets])
-    order_N = np.argsort(np.concatenate([subset.rows for subset in shuffled_subsets]))
+    # (rows of a validation split have numbers of their own; a stable order is enough)
+    row_N = np.concatenate([subset.rows for subset in shuffled_subsets])
+    order_N = np.argsort(row_N, kind="stable")
     shuffled_SN = true_N.new_empty((len(seeds), *true_N.shape))
     for shuffled_N, seed in zip(shuffled_SN, seeds, strict=True):
         generator = np.random.default_rng(stream_seed(seed, "labels"))

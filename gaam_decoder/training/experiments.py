@@ -17,6 +17,7 @@ import torch
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamNote, GaamWarning
 from gaam_cache.common.messages import did_you_mean, shortened
+from gaam_cache.config import VALIDATION_NAMES
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import (
@@ -438,6 +439,9 @@ def candidates_of(
     """
     # a part for every tuning seed, unless the config says how many
     num_parts = config.val_folds or len(config.resolved_tune_seeds or ())
+    # all tuning seeds share the rows of a validation split
+    if config.val_split is not None:
+        num_parts = 1
     tuning_experiments: dict[str, Experiment] = {}
     for grid in candidate_grids(experiments):
         # the tuning runs of tested experiments decide for the final model, too
@@ -643,6 +647,7 @@ def _resolve_config(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
                 "--folds 5, or --set allow-train-as-test=true, which every report marks"
             ),
         )
+    _check_validation_rows(config, cache)
     _check_folds(config, num_rows=len(cache[config.train_split]))
     first_pooling = cache.plan.pooling[:1]
     return replace(
@@ -652,6 +657,42 @@ def _resolve_config(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
         layers=tuple(_layer_sets(config, cache)),
         train_rows=_budgets(config, num_rows=len(cache[config.train_split])),
     )
+
+
+def _check_validation_rows(config: TrainConfig, cache: EmbeddingCache) -> None:
+    """Check that a validation split has other rows than the training and test splits.
+
+    Raises:
+        ConfigError: it has the rows of one of them.
+    """
+    if config.val_split is None:
+        _note_unused_validation(config, cache)
+        return
+    content = cache.plan.fingerprint_fields["content"]
+    for split in (config.train_split, config.test_split):
+        if content[config.val_split] == content.get(split):
+            raise ConfigError(
+                f"the validation rows are the rows of '{shortened(split)}'",
+                expected="a split with rows of its own",
+                found=f"--set val-split={shortened(config.val_split)}",
+                hint="without val-split, a part of the training rows validates",
+            )
+
+
+def _note_unused_validation(config: TrainConfig, cache: EmbeddingCache) -> None:
+    """Say that the cache has a validation split whose rows could choose."""
+    has_budget = config.train_rows != (None,)
+    if config.select != "val" or config.folds is not None or has_budget:
+        return
+    used = {config.train_split, config.test_split, *cache.unlabelled}
+    unused = set(cache) & set(VALIDATION_NAMES) - used
+    for split in sorted(unused):
+        warnings.warn(
+            f"rows held out of '{shortened(config.train_split)}' choose epochs and "
+            f"rates (--set val-split={split}: the rows of '{split}' choose)",
+            GaamNote,
+            stacklevel=5,
+        )
 
 
 def _check_task(config: TrainConfig, task: Task) -> None:
@@ -726,6 +767,8 @@ def _check_names(
     """
     labelled = tuple(name for name in cache if name not in cache.unlabelled)
     requested = [("split with labels", config.train_split, labelled)]
+    if config.val_split is not None:
+        requested.append(("split with labels", config.val_split, labelled))
     if tests_a_split:
         requested.append(("split with labels", config.test_split, labelled))
     requested += [("pooling", pool, cache.plan.pooling) for pool in config.pool]

@@ -68,8 +68,11 @@ def publish(
     relations_of_train = relations_of_split(
         cache, recipe.train_split, recipe.named_groups
     )
+    relations_of_validation = relations_of_train
+    if recipe.val_split is not None:
+        relations_of_validation = relations_of_split(cache, recipe.val_split, None)
     test = _test_rows(recipe, data, cache, relations_of_train)
-    validation = _validation_rows(recipe, data, cache, results, relations_of_train)
+    validation = _validation_rows(recipe, data, cache, results, relations_of_validation)
 
     description = _describe_decoder(experiment, engine, data, cache)
     description |= _describe_task(recipe, data, cache)
@@ -152,7 +155,7 @@ def _describe_rows(
     """What a run records of its rows, as JSON values.
 
     ``drawn`` has the numbers of rows of a budget, ``learned_groups`` the number of
-    groups of the training and validation rows by relation, ``groups`` where the groups
+    groups of the used rows of the train split by relation, ``groups`` where the groups
     that divide the rows are from.
     """
     description: dict[str, Any] = {}
@@ -165,7 +168,7 @@ def _describe_rows(
     # folds learn from all groups in turn: a report needs no number of them
     if test.relations and recipe.fold is None:
         learned_N = data.train.rows
-        if validation is not None:
+        if validation is not None and recipe.holds_out_rows:
             learned_N = np.concatenate([learned_N, validation.rows])
         description["learned_groups"] = {
             name: len(np.unique(number_N[learned_N]))
@@ -184,9 +187,16 @@ def _validation_rows(
     data: TrainData,
     cache: EmbeddingCache,
     results: Sequence[SeedResult],
-    relations_of_train: Relations,
+    relations: Relations,
 ) -> dict[str, Numbers] | None:
     """Labels, numbers and relations of the validation rows, if there are any.
+
+    Args:
+        recipe: of the run.
+        data: its rows.
+        cache: with the states.
+        results: of the seeds.
+        relations: of all rows of the split of the validation rows.
 
     Returns:
         Arrays by their name in the file of validation rows: ``labels``, ``rows`` and
@@ -208,7 +218,7 @@ def _validation_rows(
         label_V = padded([train_label_N[rows] for rows in rows_by_seed])
         row_V = padded(rows_by_seed)
     validation: dict[str, Numbers] = {"labels": label_V, "rows": row_V}
-    for name, number_N in relations_of_train.items():
+    for name, number_N in relations.items():
         validation[RELATION_PREFIX + name] = np.where(row_V < 0, -1, number_N[row_V])
     return validation
 

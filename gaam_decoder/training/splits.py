@@ -8,6 +8,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from gaam_cache.common.errors import ConfigError, GaamWarning, NotFoundError
 from gaam_cache.common.messages import brief, did_you_mean, shortened
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.decoder import stream_seed
-from gaam_decoder.recipe import Groups, Recipe
+from gaam_decoder.recipe import NO_TEST, Groups, Recipe
 from gaam_decoder.tasks import task_of
 from gaam_decoder.training.partitions import (
     Division,
@@ -38,7 +39,7 @@ class Parts(NamedTuple):
     """Disjoint rows of the train split, ascending."""
 
     training_N: Rows
-    validation_N: Rows  # may be empty
+    validation_N: Rows  # empty where no row is held out
     test_N: Rows | None  # of a fold
 
 
@@ -137,7 +138,7 @@ def protocol_of(recipe: Recipe, seed: int = 0) -> DivisionProtocol:
     # a budget need not look at groups: a config refuses both together
     if recipe.has_budget:
         return Budget(recipe)
-    if recipe.select == "val":
+    if recipe.holds_out_rows:
         return Holdout(recipe.val_fraction, recipe.split_seed)
     return NoValidation()
 
@@ -169,7 +170,7 @@ def divide(labels: Strata, recipe: Recipe, seed: int = 0) -> Parts:
     # divide the other rows
     own_names = None if names is None else [names[row] for row in row_N]
     division = protocol_of(recipe, seed).divide(labels[row_N], own_names)
-    if recipe.select == "val" and not len(division.validation_N):
+    if recipe.holds_out_rows and not len(division.validation_N):
         kind = "rows" if names is None else "groups"
         raise ConfigError(
             f"no {kind} can be held out to choose the epoch",
@@ -213,26 +214,47 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
 
 
 def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
-    """Check that no group is in the training and the test split.
+    """Check that no group is in two of the training, validation and test splits.
 
     Raises:
-        ConfigError: a group is, or a test row has none.
+        ConfigError: a group is, or a row has none.
     """
     groups = recipe.named_groups
-    # a fold tests whole groups; a final model has no test rows
-    if recipe.fold or recipe.final or recipe.allow_train_as_test:
+    # a fold tests whole groups
+    if groups is None or recipe.fold or recipe.allow_train_as_test:
         return
-    # a file names the rows of the training split alone
-    if groups is None or groups.kind == "file":
+    if groups.kind == "file":
+        _check_names_suffice(recipe)
         return
-    test_groups = read_groups(groups.source, cache, recipe.test_split)
-    shared = set(groups.names) & set(test_groups.names)
-    if shared:
+    # a final model has no test rows
+    splits = [split for split in recipe.used_splits if split != NO_TEST]
+    names_by_split = {
+        split: set(read_groups(groups.source, cache, split).names) for split in splits
+    }
+    for split, other in combinations(splits, 2):
+        shared = names_by_split[split] & names_by_split[other]
+        if not shared:
+            continue
+        use = "tested in" if other == recipe.test_split else "validation rows of"
         raise ConfigError(
-            f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too",
+            f"groups of '{split}' are {use} '{other}' too",
             found=f"{len(shared):,}: '{brief(min(shared))}'",
             hint="--folds 5, which tests whole groups of train-split; or divide the "
             "rows again: gaam extract --test-groups",
+        )
+
+
+def _check_names_suffice(recipe: Recipe) -> None:
+    """Check that a file of groups, which names training rows alone, has a use.
+
+    Raises:
+        ConfigError: the validation rows are of another split.
+    """
+    if recipe.val_split is not None:
+        raise ConfigError(
+            "a file of --groups names training rows, and no training row is held out",
+            expected="a kept column of the cache, which names the rows of all splits",
+            found=f"--set val-split={recipe.val_split}",
         )
 
 

@@ -328,7 +328,11 @@ def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
     """The limits of a decoder, as lines of its card."""
     train = run.recipe.train_split
     rows = _num_learned_rows(run)
-    validation = ", validation rows included" if run.select == "val" else ""
+    validation = ""
+    if run.recipe.holds_out_rows:
+        validation = ", validation rows included"
+    elif run.recipe.val_split is not None:
+        validation = f"; split '{brief(run.recipe.val_split)}' validates"
     limits = [
         f"learned from split '{brief(train)}', {rows:,} rows{validation}",
         task_of(plan.task).caveat,

@@ -66,6 +66,7 @@ CASES: dict[str, dict[str, Any]] = {
     "fold": {"folds": 3, "fold": 2, "probe": True},
     "final": {"test_split": "none", "groups": GROUPS, "probe": True},
     "splits": {"train_split": "test", "test_split": "train", "select": "test"},
+    "a validation split": {"val_split": "test", "test_split": "none"},
     "same rows": {"test_split": "train", "allow_train_as_test": True},
 }
 """Runs of several kinds, which together set every field that decides a number."""

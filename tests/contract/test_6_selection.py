@@ -42,6 +42,13 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
     "groups": {**GROUPS, **RATES, "final": True, "probe": True},
     "the last epoch": {"select": "last", "final": True},
+    "a validation split": {
+        **TUNED_SETTINGS,
+        **GROUPS,
+        "val_split": "validation",
+        "final": True,
+        "probe": True,
+    },
     "a window of weighted classes": {
         "shuffle": "window:20",
         "class_weights": "balanced",
@@ -82,6 +89,9 @@ def train_on(
     test_speakers = [f"of {row}" for row in range(len(test_rows.labels))]
     columns = {"speaker": {"train": SPEAKERS[:ROWS], "test": test_speakers}}
     splits = {"train": train_rows, "test": test_rows}
+    if "val_split" in settings:
+        splits["validation"] = draw_rows(30, 2)
+        columns["speaker"]["validation"] = [f"validates {row}" for row in range(30)]
     gaam_cache.write(folder / "cache", splits, columns=columns)
     settings = {"attn": "gaam", "epochs": 3, "lr": 0.03} | settings
     runs = train(folder / "cache", folder / "runs", **settings)

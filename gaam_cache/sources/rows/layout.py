@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from gaam_cache.common.errors import DataError, GaamNote, GaamWarning, NotFoundError
 from gaam_cache.common.messages import join_first
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import VALIDATION_NAMES, ExtractConfig
 from gaam_cache.store.files import find_pointer
 
 T = TypeVar("T")
@@ -18,8 +18,6 @@ SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 COMPRESSED = ".gz"
 SHARD_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})(?:-[0-9a-f]{8,})?")
 """A shard of ``datasets`` without suffix: split, number, count; maybe a hash."""
-VALIDATION_NAMES = ("validation", "valid", "val", "dev")
-"""Names of one and the same split."""
 BOOKKEEPING_FILES = frozenset(
     {
         "dataset_info.json",
@@ -254,8 +252,8 @@ def note_unused_validation(
     for unused in sorted(set(splits) & set(VALIDATION_NAMES)):
         warnings.warn(
             f"'{unused}' of '{config.dataset}' is not read: rows held out of 'train' "
-            "choose epochs and rates (to encode it: --split train --split test "
-            f"--split {unused})",
+            "choose epochs and rates (to let its rows choose: --split train --split "
+            f"test --split {unused}, then gaam train --set val-split={unused})",
             GaamNote,
             stacklevel=4,
         )

@@ -27,6 +27,7 @@ NOT_AN_AXIS = {
     "repeats",
     "val_fraction",
     "val_folds",
+    "val_split",
     "test_split",
 }
 """Settings that are no quantity, or that decide the split of the rows."""

@@ -72,6 +72,7 @@ OTHER_VALUES: dict[str, Any] = {
     "train_rows": 100,
     "shots": 5,
     "val_folds": 3,
+    "val_split": "validation",
     "optimizer": parse_spec("sgd:momentum=0.5", "optimizer"),
 }
 

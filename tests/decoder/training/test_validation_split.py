@@ -1,0 +1,217 @@
+"""A validation split: its rows choose, and every training row is learned from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import gaam_cache
+import gaam_decoder
+from gaam_cache.common.errors import ConfigError, GaamNote
+from gaam_decoder import TrainConfig
+from gaam_decoder.training.data import labels_by_seed, prepare_data
+from gaam_decoder.training.experiments import plan_experiments
+from tests.decoder.configs import loose_config, train_config, train_single_run
+
+NUM_ROWS = {"train": 60, "validation": 45, "test": 40, "copy": 45}
+CPU = torch.device("cpu")
+TASKS = ("classification", "regression", "multi-label")
+
+
+def labels_of(task: str, class_N: NDArray[np.int64]) -> NDArray[Any]:
+    """Labels of a task that follow the classes of the rows."""
+    if task == "regression":
+        return class_N.astype(np.float32)[:, None] / 2
+    if task == "multi-label":
+        return np.eye(3, dtype=np.bool_)[class_N]
+    return class_N
+
+
+def write_cache(folder: Path, task: str = "classification") -> Path:
+    """States that tell three classes apart in part; 'copy' is 'validation' again."""
+    splits: dict[str, Any] = {}
+    columns: dict[str, dict[str, list[str]]] = {"speaker": {}, "shared": {}}
+    for number, (split, num_rows) in enumerate(NUM_ROWS.items()):
+        generator = np.random.default_rng(1 if split == "copy" else number)
+        class_N = generator.permutation(np.arange(num_rows) % 3)
+        x_NLD = generator.normal(size=(num_rows, 2, 5))
+        x_NLD[:, :, :3] += np.eye(3)[class_N][:, None]
+        splits[split] = (x_NLD.astype(np.float32), labels_of(task, class_N))
+        speakers = [str(row // 5) for row in range(num_rows)]
+        columns["speaker"][split] = [f"{split} {name}" for name in speakers]
+        is_tested = split == "test"
+        columns["shared"][split] = [f"{is_tested} {name}" for name in speakers]
+    gaam_cache.write(folder, splits, task=task, columns=columns)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_cache(tmp_path_factory.mktemp("splits") / "cache")
+
+
+def config_for(cache: Path, runs: Path, **settings: Any) -> TrainConfig:
+    usual: dict[str, Any] = {"attn": "none", "seeds": (0, 1), "lr": 0.1}
+    return train_config(cache, runs, **(usual | settings))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_training_row_is_learned_from_and_the_validation_split_chooses(
+    task: str, tmp_path: Path
+) -> None:
+    folder = write_cache(tmp_path / "cache", task)
+    config = config_for(
+        folder,
+        tmp_path / "runs",
+        seeds=(3,),
+        epochs=8,
+        schedule="constant",
+        state_scale="none",
+    )
+    result = train_single_run(config, val_split="validation")
+    split = gaam_cache.open_cache(folder)["validation"]
+    validation = result.validation
+    assert validation is not None
+    np.testing.assert_array_equal(validation.labels, split.labels)
+    assert validation.rows.tolist() == list(range(len(split)))
+
+    # the kept weights are those of all training rows after the best epoch ...
+    epoch = result.epochs[3]
+    key = "accuracy" if task == "classification" else "score"
+    scores = [entry[key] for entry in result.log]
+    assert scores[epoch - 1] == max(scores)
+    last = {"select": "last", "epochs": epoch}
+    tested = train_single_run(config, **last)
+    np.testing.assert_array_equal(result.logits, tested.logits)
+    # ... and the validation logits are theirs
+    tested = train_single_run(config, **last, test_split="validation")
+    np.testing.assert_array_equal(validation.logits, tested.logits)
+
+
+def test_the_probe_takes_all_training_rows_too(cache: Path, tmp_path: Path) -> None:
+    """Its penalty is the best of those tried, in the scores of the validation split."""
+    config = config_for(cache, tmp_path / "runs", head="lbfgs")
+    result = train_single_run(config, val_split="validation")
+    assert result.fit is not None
+    scores = [entry["accuracy"] for entry in result.log]
+    assert len(result.log) == result.fit.tried
+    assert scores[result.epochs[0] - 1] == max(scores)
+    validation = result.validation
+    assert validation is not None
+    is_right_V = validation.logits[0].argmax(1) == validation.labels
+    assert is_right_V.mean() == pytest.approx(max(scores))
+
+
+def test_all_tuning_seeds_choose_by_the_same_rows(cache: Path, tmp_path: Path) -> None:
+    config = config_for(
+        cache,
+        tmp_path / "runs",
+        lr=(1e-5, 0.1),
+        tune_seeds=(7, 9),
+        val_split="validation",
+    )
+    runs = gaam_decoder.train(config)
+    tuning_runs = [run for run in runs if run.seeds == (7, 9)]
+    assert [run.recipe.lr for run in tuning_runs] == [1e-5, 0.1]
+    score_by_rate = {}
+    for run in tuning_runs:
+        assert run.validation is not None
+        assert run.validation.labels.shape == (NUM_ROWS["validation"],)
+        is_right_SV = run.validation.logits.argmax(-1) == run.validation.labels
+        score_by_rate[run.recipe.lr] = is_right_SV.mean()
+    [reported] = [run for run in runs if run.seeds == (0, 1)]
+    assert reported.recipe.lr == max(
+        score_by_rate, key=lambda rate: score_by_rate[rate]
+    )
+    [table] = gaam_decoder.report(config.runs).tables
+    [entry] = table.entries
+    assert entry.seeds == (0, 1)
+    [tuning] = entry.tunings
+    assert [candidate.accuracy for candidate in tuning.candidates] == [
+        pytest.approx(score) for score in score_by_rate.values()
+    ]
+
+
+def test_labels_are_shuffled_among_training_and_validation_rows(
+    cache: Path, tmp_path: Path
+) -> None:
+    config = config_for(
+        cache, tmp_path / "runs", val_split="validation", shuffle_labels=True
+    )
+    [experiment] = plan_experiments(config, gaam_cache.open_cache(cache), CPU)
+    data = prepare_data(gaam_cache.open_cache(cache), experiment.recipe, CPU)
+    assert data.selection is not None
+    train_SN, validation_SV = labels_by_seed(data, [4, 9], shuffle=True)
+    assert validation_SV is not None
+    true_N = torch.cat([data.train.label_N, data.selection.label_N])
+    for label_N in torch.cat([train_SN, validation_SV], dim=1):
+        assert torch.equal(label_N.sort().values, true_N.sort().values)
+        assert not torch.equal(label_N, true_N)
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing to choose": ({"select": "last"}, "would choose nothing"),
+    "the test rows": ({"val_split": "test"}, "neither the training nor the test"),
+    "the training rows": ({"val_split": "train"}, "neither the training nor the test"),
+    "the test rows by another name": (
+        {"test_split": "copy"},
+        "the validation rows are the rows of 'copy'",
+    ),
+    "a share too": ({"val_fraction": 0.2}, "has all validation rows"),
+    "parts too": ({"val_folds": 3}, "has all validation rows"),
+    "folds": ({"folds": 3}, "is for a test split"),
+    "few rows": ({"train_rows": (30,)}, "which --train-rows counts"),
+    "no such split": ({"val_split": "dev"}, "no split with labels 'dev'"),
+    "speakers who train": (
+        {"groups": "shared"},
+        "groups of 'train' are validation rows of 'validation' too",
+    ),
+    "a file of speakers": ({"groups": "lines.txt"}, "no training row is held out"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_a_validation_split_cannot_have_is_refused(
+    case: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lines.txt").write_text("".join(f"{row // 5}\n" for row in range(60)))
+    settings, message = REFUSALS[case]
+    usual = {"attn": "none", "lr": 0.1, "val_split": "validation", "probe": False}
+    with pytest.raises(ConfigError, match=message):
+        gaam_decoder.train(
+            loose_config(cache=cache, runs=tmp_path / "runs", **(usual | settings))
+        )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_speakers_of_one_split_each_are_accepted(cache: Path, tmp_path: Path) -> None:
+    config = config_for(cache, tmp_path / "runs", groups="speaker")
+    result = train_single_run(config, val_split="validation")
+    validation = result.validation
+    assert validation is not None
+    [speaker_V] = validation.relations_of_seed(0, ["speaker"])
+    assert len(np.unique(speaker_V)) == NUM_ROWS["validation"] // 5
+    assert result.learned_groups["speaker"] == NUM_ROWS["train"] // 5
+
+
+def test_an_unused_validation_split_is_named(cache: Path, tmp_path: Path) -> None:
+    config = config_for(cache, tmp_path / "runs")
+    with pytest.warns(GaamNote, match="--set val-split=validation"):
+        train_single_run(config)
+
+
+def test_a_report_says_which_rows_choose(cache: Path, tmp_path: Path) -> None:
+    for val_split in (None, "validation"):
+        config = config_for(cache, tmp_path / "runs", val_split=val_split, probe=True)
+        gaam_decoder.train(config)
+    text = gaam_decoder.report(tmp_path / "runs").text()
+    assert (
+        "select val: validation rows, a part of the training split, or the rows of the "
+        "split 'validation' choose the epoch"
+    ) in text
