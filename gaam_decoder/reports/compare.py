@@ -430,8 +430,9 @@ def find_probe(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
 def _has_input_of_probe(entry: Entry, probe: Entry) -> bool:
     """Whether an entry learned from the rows and layers that a probe was fitted to."""
     # The recipe of a probe has nothing but its rows and layers. A probe without a
-    # setting that draws rows uses all rows, and so must the entry.
-    names = {*probe.recipe, *DRAWN_BY}
+    # setting that draws rows uses all rows, and so must the entry; without a validation
+    # split its validation rows are training rows.
+    names = {*probe.recipe, *DRAWN_BY, "val_split"}
     return all(entry.recipe.get(name) == probe.recipe.get(name) for name in names)
 
 

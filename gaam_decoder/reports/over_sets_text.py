@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from gaam_cache.common.messages import brief
+from gaam_cache.common.messages import brief, join_first
 from gaam_decoder import stats
 from gaam_decoder.analysis.learned import is_density
 from gaam_decoder.reports.cells import Cell, Text, p_value, range_cell
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.over_sets import (
+    MOST_NAMED,
     VERDICTS,
     AnswerOverSets,
     CellDifference,
@@ -26,7 +27,7 @@ from gaam_decoder.reports.over_sets import (
     DecoderOverSets,
     mean_of_all,
 )
-from gaam_decoder.reports.wording import NAMED, with_verb
+from gaam_decoder.reports.wording import NAMED, in_sentence, with_verb
 from gaam_decoder.stats.across import (
     FEW_SEEDS,
     LEAST_SETS,
@@ -95,6 +96,52 @@ def sentence(answer: AnswerOverSets) -> str:
     if all_results.conditions:
         text += f" ({', '.join(all_results.conditions)})"
     return text
+
+
+def sentence_against_probe(answer: AnswerOverSets) -> str:
+    """How the decoders compare with the linear probe, without the last full stop.
+
+    Args:
+        answer: over several data sets, with the linear probe as the baseline.
+    """
+    score = answer.all_results.score
+    by_verdict: dict[str, list[DecoderOverSets]] = {}
+    for decoder in answer.decoders:
+        by_verdict.setdefault(decoder.combined.verdict, []).append(decoder)
+    clauses = []
+    for verdict in VERDICTS:
+        decoders = by_verdict.get(verdict, [])
+        if not decoders:
+            continue
+        subject = with_verb([in_sentence(decoder.name) for decoder in decoders])
+        words = f"{subject} {verdict}"
+        if len(decoders) == len(answer.decoders) and verdict == stats.NO_CLAIM:
+            words = "there is no verdict"
+        elif verdict == stats.NO_CLAIM:
+            words = f"{subject} without a verdict"
+        clauses.append(f"{words} ({_spread_in_words(decoders, score)})")
+    return (
+        f"Compared with {answer.all_results.baseline} on the same states, over "
+        f"{answer.in_words}: {'; '.join(clauses)}"
+    )
+
+
+def note_against_probe(answer: AnswerOverSets) -> str:
+    """The difference of every decoder to the linear probe, with its interval."""
+    score = answer.all_results.score
+    differences = []
+    for decoder in answer.decoders:
+        combined = decoder.combined
+        interval = interval_in_sign_of_score(combined.interval, score)
+        differences.append(
+            f"{in_sentence(decoder.name)} "
+            f"{score.difference(in_sign_of_score(combined.difference, score))} "
+            f"({score.span(interval, signed=True)})"
+        )
+    return (
+        f"differences to {answer.all_results.baseline}, with uncorrected 95% intervals "
+        f"(Holm in a family of its own): {join_first(differences, MOST_NAMED)}"
+    )
 
 
 def _by_kind(answer: AnswerOverSets) -> list[tuple[str, AnswerOverSets]]:

@@ -6,14 +6,14 @@ said by name; no result decides what it takes.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief, join_first
 from gaam_cache.config import IMPORTED
 from gaam_decoder.reports.compare import is_baseline
-from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.entries import Comparison, Entry
 from gaam_decoder.reports.over_sets import (
     MOST_NAMED,
     CellDifference,
@@ -28,7 +28,6 @@ from gaam_decoder.reports.set_tables import (
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.tuning import TUNED_SETTINGS
 from gaam_decoder.stats.across import difference_of_claim, why_left_out
-from gaam_decoder.stats.claims import Claim
 from gaam_decoder.stats.scores.base import Interval
 
 FACTORS = ("dataset", "encoder")
@@ -99,6 +98,20 @@ class Cells:
 
     def results(self) -> ResultsOverSets:
         """What the tables say of every decoder, for an answer over data sets."""
+        return self._results(self.baseline, lambda entry: entry.comparison)
+
+    def results_against_probe(self) -> ResultsOverSets:
+        """The same, with the linear probe on the same states in the baseline's place.
+
+        The baseline is compared with it too.
+        """
+        probe = self.cells[0].table.task.probe
+        return self._results(probe, lambda entry: entry.probe_comparison)
+
+    def _results(
+        self, baseline: str, comparison_of: Callable[[Entry], Comparison | None]
+    ) -> ResultsOverSets:
+        """The results of all entries, each with its comparison with the baseline."""
         first = self.cells[0].table
         entries = [entry for cell in self.cells for entry in cell.entries.values()]
         conditions = []
@@ -112,16 +125,23 @@ class Cells:
             conditions.append(
                 f"{num_untuned} of {len(entries)} decoders in tables not tuned"
             )
-        comparisons = [entry.comparison for entry in entries if entry.comparison]
-        if any(comparison.grids_differ for comparison in comparisons):
+        comparisons = [comparison_of(entry) for entry in entries]
+        if any(comparison and comparison.grids_differ for comparison in comparisons):
             conditions.append("not all were tuned over the same grid")
         return ResultsOverSets(
             results=tuple(
-                _result(cell, name, entry, self.baseline)
+                CellResult(
+                    data_set=cell.data_set,
+                    encoder=cell.encoder,
+                    decoder=name,
+                    mean=entry.compared_score.mean,
+                    is_baseline=is_baseline(entry, baseline),
+                    compared=_difference(comparison_of(entry)),
+                )
                 for cell in self.cells
                 for name, entry in cell.entries.items()
             ),
-            baseline=self.baseline,
+            baseline=baseline,
             score=first.score,
             margin=first.margin,
             is_usual_score=first.score_name == first.task.default_score,
@@ -132,21 +152,11 @@ class Cells:
         )
 
 
-def _result(cell: Cell, name: str, entry: Entry, baseline: str) -> CellResult:
-    """What a table says of one decoder, whose entry has this name in all tables."""
-    comparison = entry.comparison
-    return CellResult(
-        data_set=cell.data_set,
-        encoder=cell.encoder,
-        decoder=name,
-        mean=entry.compared_score.mean,
-        is_baseline=is_baseline(entry, baseline),
-        compared=_difference(comparison.claim) if comparison else None,
-    )
-
-
-def _difference(claim: Claim) -> CellDifference:
-    """The difference of a claim: above 0 the decoder is better, also for a loss."""
+def _difference(comparison: Comparison | None) -> CellDifference | None:
+    """What a comparison says: above 0 the decoder is better, also for a loss."""
+    if comparison is None:
+        return None
+    claim = comparison.claim
     tested = difference_of_claim("", claim)
     difference = claim.difference
     interval: Interval = claim.interval

@@ -26,13 +26,17 @@ class AcrossWriter(ABC):
 
     @abstractmethod
     def sections_of(
-        self, cells: Cells, answers: Sequence[AnswerOverSets]
+        self,
+        cells: Cells,
+        answers: Sequence[AnswerOverSets],
+        against_probe: Sequence[AnswerOverSets],
     ) -> Iterator[Section]:
         """Make the sections that have any content.
 
         Args:
             cells: the table of every data set and encoder.
             answers: one, or one for each encoder.
+            against_probe: those with the linear probe as the baseline; may be empty.
         """
 
 
@@ -53,14 +57,25 @@ def across_sections(
         if cells is not None and (cells.without_names or cells.common_rows):
             return [_section_without_answer(cells)]
         return []
-    answers = answers_over_sets(cells.results(), factors, _num_corrected(cells))
+    num_corrected = _num_corrected(cells)
+    answers = answers_over_sets(cells.results(), factors, num_corrected)
+    # the baseline of the other answers is compared with the probe, too
+    against_probe = [
+        answer
+        for answer in answers_over_sets(
+            cells.results_against_probe(), factors, num_corrected + 1
+        )
+        if answer.decoders and not answer.is_of_one_set
+    ]
     writers: list[AcrossWriter] = [
         plugins.load(PACKAGE, name, kind="section over data sets")()
         for name in plugins.names(PACKAGE)
     ]
     writers.sort(key=lambda writer: writer.position)
     return [
-        section for writer in writers for section in writer.sections_of(cells, answers)
+        section
+        for writer in writers
+        for section in writer.sections_of(cells, answers, against_probe)
     ]
 
 

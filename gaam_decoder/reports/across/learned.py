@@ -49,10 +49,13 @@ class LearnedOverSets(AcrossWriter):
     position = 20
 
     def sections_of(
-        self, cells: Cells, answers: Sequence[AnswerOverSets]
+        self,
+        cells: Cells,
+        answers: Sequence[AnswerOverSets],
+        against_probe: Sequence[AnswerOverSets],
     ) -> Iterator[Section]:
         """Yield the section, unless no mechanism learned parameters or read layers."""
-        del answers
+        del answers, against_probe
         # The first table has to do: all have about the same decoders, and to look at
         # each would read the files of every seed.
         entries = cells.cells[0].entries.values()

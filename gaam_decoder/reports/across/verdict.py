@@ -10,10 +10,12 @@ from gaam_decoder.reports.over_sets_pictures import forest_picture, overview_pic
 from gaam_decoder.reports.over_sets_text import (
     answer_values,
     decoders_sheet,
+    note_against_probe,
     notes_on,
     notes_on_cells,
     scores_sheet,
     sentence,
+    sentence_against_probe,
     sets_sheet,
 )
 from gaam_decoder.reports.sections.base import Parts, Section
@@ -28,10 +30,13 @@ class Verdict(AcrossWriter):
     position = 10
 
     def sections_of(
-        self, cells: Cells, answers: Sequence[AnswerOverSets]
+        self,
+        cells: Cells,
+        answers: Sequence[AnswerOverSets],
+        against_probe: Sequence[AnswerOverSets],
     ) -> Iterator[Section]:
         """Three sections: the answer, every score, and every difference."""
-        sentences = [sentence(answer) for answer in answers]
+        sentences = _sentences(answers, against_probe)
         # the tables of all cells have the same score and margin of equivalence
         first_table = cells.cells[0].table
         yield Section(
@@ -39,13 +44,14 @@ class Verdict(AcrossWriter):
             heading="Over all data sets",
             lead=". ".join(sentences),
             answers=sentences,
-            lines=notes_on(answers),
+            lines=[*notes_on(answers), *map(note_against_probe, against_probe)],
             values={
                 "baseline": cells.baseline,
                 "head": cells.head,
                 "score": first_table.score_name,
                 "margin": first_table.margin,
                 "answers": [answer_values(answer) for answer in answers],
+                "against_probe": [answer_values(answer) for answer in against_probe],
                 "left_out": list(cells.left_out),
                 "remarks": list(cells.remarks),
             },
@@ -68,6 +74,25 @@ class Verdict(AcrossWriter):
                 heading="Differences of every data set",
                 make=lambda: Parts(sheets=_sets_sheets(answers)),
             )
+
+
+def _sentences(
+    answers: Sequence[AnswerOverSets], against_probe: Sequence[AnswerOverSets]
+) -> list[str]:
+    """The verdicts of all answers: that of the probe first if it beats every decoder.
+
+    Args:
+        answers: one, or one for each encoder.
+        against_probe: those with the linear probe as the baseline; may be empty.
+    """
+    sentences = [sentence(answer) for answer in answers]
+    of_probe = [sentence_against_probe(answer) for answer in against_probe]
+    are_all_worse = all(
+        decoder.combined.verdict == "worse"
+        for answer in against_probe
+        for decoder in answer.decoders
+    )
+    return of_probe + sentences if are_all_worse else sentences + of_probe
 
 
 def _scores_sheets(answers: Sequence[AnswerOverSets]) -> list[Sheet]:

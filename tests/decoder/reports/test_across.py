@@ -22,7 +22,7 @@ from gaam_decoder.reports.cells import Cell
 from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.sections import Section
 from gaam_decoder.reports.set_tables import choose_tables
-from tests.decoder.reports.conftest import FORMATS, answers, build_run
+from tests.decoder.reports.conftest import FIT, FORMATS, answers, build_run
 
 GAINS = (0.09, -0.05, 0.12, 0.02, 0.07, 0.15)
 """Gain of laplace on every data set: they differ by more than their errors."""
@@ -619,6 +619,98 @@ def test_filters_make_no_p_smaller() -> None:
     filtered = decoder_of(made_of(all_runs(), attn=["laplace", "none"]))
     assert filtered["p"] == pytest.approx(whole["p"])
     assert filtered["p_holm"] == pytest.approx(2 * whole["p"])
+
+
+def probes_of(accuracy: float, sets: int = 6) -> list[RunResult]:
+    """A linear probe on the rows of every data set, through the first encoder."""
+    probes = []
+    for number in range(sets):
+        [like] = [
+            run
+            for run in runs_of(ENCODERS[0], "none")
+            if run.cache.dataset == f"set{number}"
+        ]
+        right = answers(1, accuracy, 900 + number, len(like.labels))
+        probes.append(
+            build_run(
+                "none",
+                right,
+                head="lbfgs",
+                fit=FIT,
+                cache={
+                    "dataset": like.cache.dataset,
+                    "encoder": like.cache.encoder,
+                    "fingerprint": like.cache.fingerprint,
+                    "rows": dict(like.cache.rows),
+                },
+            )
+        )
+    return probes
+
+
+def against_probe(section: Section) -> dict[str, dict[str, Any]]:
+    """The JSON values of every decoder beside the linear probe, by its name."""
+    [answer] = section.values["against_probe"]
+    return {decoder["decoder"]: decoder for decoder in answer["decoders"]}
+
+
+def test_the_probe_is_compared_over_data_sets_with_decoders_and_the_baseline() -> None:
+    runs = all_runs(encoders=ENCODERS[:1]) + probes_of(0.95)
+    made = report(runs)
+    content = json.loads(made.text("json"))
+    section = made.sections_over_sets[0]
+    decoders = against_probe(section)
+    assert decoders.keys() == {"laplace", "gaam", "none"}
+    for name, decoder in decoders.items():
+        assert decoder["verdict"] == "worse"
+        # from the comparisons of the single tables
+        differences = [
+            entry["against_probe"]["difference"]
+            for table in [content, *content["other_caches"]]
+            for entry in table["entries"]
+            if entry["attention"] == name and entry["against_probe"]
+        ]
+        found = [data_set["difference"] for data_set in decoder["data_sets"]]
+        assert found == pytest.approx(differences)
+        assert min(found) <= decoder["difference"] <= max(found)
+        # Holm corrects for all three
+        assert decoder["p"] <= decoder["p_holm"] <= 3 * decoder["p"] + 1e-12
+    first, second = section.answers
+    assert first.startswith(
+        "Compared with logistic regression (none + lbfgs) on the same states, over 6 "
+        "data sets through bert: "
+    )
+    assert "'none' are worse (mean differences of -" in first
+    assert second.startswith("Over 6 data sets through bert ")
+
+
+def test_filters_make_no_p_beside_the_probe_smaller() -> None:
+    runs = all_runs(encoders=ENCODERS[:1]) + probes_of(0.72)
+    whole = against_probe(made_of(runs))["none"]
+    filtered = against_probe(made_of(runs, attn=["none", "gaam"]))["none"]
+    assert filtered["p"] == pytest.approx(whole["p"])
+    assert filtered["p_holm"] >= whole["p_holm"] - 1e-12
+
+
+def test_a_probe_that_does_not_beat_all_decoders_stands_second() -> None:
+    section = made_of(all_runs(encoders=ENCODERS[:1]) + probes_of(0.72))
+    first, second = section.answers
+    assert first.startswith("Over 6 data sets")
+    assert second.startswith("Compared with logistic regression")
+    assert any(line.startswith("differences to logistic") for line in section.lines)
+
+
+def test_without_probes_nothing_is_said_of_them() -> None:
+    section = made_of(all_runs(encoders=ENCODERS[:1]))
+    assert section.values["against_probe"] == []
+    assert len(section.answers) == 1
+
+
+def test_data_sets_without_a_probe_are_not_among_its_own() -> None:
+    runs = all_runs() + probes_of(0.95, sets=5)
+    [answer] = made_of(runs).values["against_probe"]
+    assert answer["data_sets"] == [f"set{number}" for number in range(5)]
+    assert answer["encoders"] == [ENCODERS[0]]
 
 
 @pytest.mark.parametrize("factors", ["encoder", "rows", ""])

@@ -219,6 +219,13 @@ def test_a_baseline_that_no_run_has_is_refused() -> None:
         build_tables(runs_of_two_heads_and_two_rates(), baseline="dot")
 
 
+VALIDATION_SPLITS: dict[str | None, dict[str, Any]] = {
+    None: {},
+    "validation": {"val_split": "validation"},
+}
+"""A validation split -> the setting of a recipe that reads it."""
+
+
 def run_of_size(attention: str, size: Size, **changes: Any) -> RunResult:
     """As accurate as its rows are many; the baseline a little less."""
     rows = size.get("train_rows") or 3 * size.get("shots", 300)
@@ -242,6 +249,20 @@ def run_of_size(attention: str, size: Size, **changes: Any) -> RunResult:
 
 def probe_of_size(size: Size) -> RunResult:
     return run_of_size("none", size, head="lbfgs", fit=FIT)
+
+
+def test_the_probe_of_a_decoder_has_the_same_validation_rows() -> None:
+    """A decoder that holds out rows is not compared with a probe that holds out none."""
+    probes = {
+        val_split: run_of_size("none", {}, head="lbfgs", fit=FIT, **changes)
+        for val_split, changes in VALIDATION_SPLITS.items()
+    }
+    for val_split, changes in VALIDATION_SPLITS.items():
+        decoder = run_of_size("gaam", {}, **changes)
+        for of_probe, probe in probes.items():
+            [table] = build_tables([decoder, probe])
+            [entry] = [entry for entry in table.entries if entry.attention == "gaam"]
+            assert (entry.probe_comparison is not None) == (of_probe == val_split)
 
 
 def test_entries_are_compared_with_the_baseline_of_their_size() -> None:
