@@ -109,7 +109,8 @@ def list_runs(
     folders = unique_paths([paths] if isinstance(paths, (str, Path)) else paths)
     sound, damaged, _unfinished = find_runs(folders, whole=whole, progress=progress)
     runs = Runs(sound).selected(**filters)
-    entries = [_finished_entry(run) for run in runs]
+    has_several_encoders = len({run.cache.encoder for run in runs}) > 1
+    entries = [_finished_entry(run, name_encoder=has_several_encoders) for run in runs]
     entries += [_damaged_entry(path, error) for path, error in damaged.items()]
     # decoders first, then the runs of tuning seeds
     candidates = {str(run.path.absolute()) for run in runs if run.tuning_only}
@@ -143,13 +144,21 @@ def has_runs(path: Path) -> bool:
     return bool(is_run(path) or run_folders(path) or unfinished_folders(path))
 
 
-def _finished_entry(run: RunResult) -> dict[str, Any]:
-    """The JSON values of a finished run: ``what`` is a line about its result."""
+def _finished_entry(run: RunResult, *, name_encoder: bool) -> dict[str, Any]:
+    """The JSON values of a finished run: ``what`` is a line about its result.
+
+    Args:
+        run: the run.
+        name_encoder: whether the line names the encoder, as the title of a report does.
+    """
     text = run.in_words()
     if run.recipe.on_training_rows:
         text += ", tested on its own training rows"
-    # data set and cache, by the first digits of its fingerprint
-    text += f", {run.cache.dataset} {run.cache.fingerprint[:8]}"
+    text += f", {run.cache.dataset}"
+    if name_encoder:
+        text += f" through {brief(run.cache.encoder)}"
+    # the cache, by the first digits of its fingerprint
+    text += f" {run.cache.fingerprint[:8]}"
     score = float(run.score.mean()) if run.score.size else None
     values = run.to_dict() | {"what": text, run.task_definition.score_key: score}
     return _entry(run.path, "finished", values)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gaam_cache.store.files import sealed_text
 from gaam_decoder import load_runs
 from tests.conftest import GOLDEN, Outcome
 
@@ -63,6 +64,18 @@ def test_filters_leave_out_runs(filters: tuple[str, ...], gaam: Gaam) -> None:
     listing = json.loads(gaam("runs", "--json", *filters).out)
     assert [run["name"] for run in listing["runs"]] == [NONE_RUN]
     assert listing["selection"]["left_out"] == {"--attn": 1}
+
+
+def test_runs_of_several_encoders_name_theirs(gaam: Gaam, study: Path) -> None:
+    assert "through" not in gaam("runs").out
+    record = study / "runs" / NONE_RUN / "run.json"
+    values = json.loads(record.read_text())
+    del values["sha256_of_this"]
+    values["cache"]["encoder"] = "another"
+    record.write_text(sealed_text(values))
+    lines = gaam("runs").out.splitlines()
+    encoders = [line.split(" through ")[1] for line in lines if "through" in line]
+    assert [name.split()[0] for name in encoders] == ["encoder", "another"]
 
 
 def states_of_runs(outcome: Outcome) -> list[Any]:
