@@ -249,9 +249,15 @@ def _clause_without_comparison(table: Table) -> str:
     """The clause of a table that compares nothing.
 
     With one entry it gives the mean score and its interval. With several it says that
-    there is no verdict.
+    there is no verdict, and why.
     """
     first = table.entries[0]
+    is_baseline_alone = {entry.attention for entry in table.entries} == {table.baseline}
+    if len(table.entries) > 1 and is_baseline_alone:
+        return (
+            "nothing is compared, because every decoder has the mechanism "
+            f"'{brief(str(table.baseline))}', which is the baseline: train others too"
+        )
     interval = first.compared_score.seeds_rows_interval
     mean = first.compared_score.mean
     if len(table.entries) > 1 or interval is None or mean is None:

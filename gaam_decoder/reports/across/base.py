@@ -11,6 +11,8 @@ from typing import ClassVar
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.messages import brief
+from gaam_decoder.reports.compare import trained_in_steps
 from gaam_decoder.reports.over_sets import AnswerOverSets, answers_over_sets
 from gaam_decoder.reports.sections.base import Parts, Section
 from gaam_decoder.reports.sets import Cells, gather_cells
@@ -53,7 +55,7 @@ def across_sections(
     cells = gather_cells(tables)
     if cells is None or not _has_several_sets(cells):
         if factors is not None:
-            raise _too_few(cells)
+            raise _nothing_compared(tables) if cells is None else _too_few(cells)
         if cells is not None and (cells.without_names or cells.common_rows):
             return [_section_without_answer(cells)]
         return []
@@ -107,14 +109,35 @@ def _num_corrected(cells: Cells) -> int:
     return max(cell.table.num_tests.get(cells.head, 0) for cell in cells.cells)
 
 
-def _too_few(cells: Cells | None) -> ConfigError:
+def _nothing_compared(tables: Sequence[Table]) -> ConfigError:
+    """The error for ``--across`` where no decoder is compared with a baseline.
+
+    Decoders whose heads are fitted at once are in no answer over data sets.
+    """
+    mechanisms = dict.fromkeys(
+        entry.attention for table in tables for entry in trained_in_steps(table.entries)
+    )
+    baselines = {table.baseline for table in tables if table.baseline}
+    if not mechanisms.keys() - baselines:
+        hint = "train other mechanisms on the same caches, such as --attn gaam"
+    elif not baselines:
+        hint = "train --attn none on the same caches, or name a --baseline"
+    else:
+        hint = "train the baseline with the head and the settings of the others"
+    names = ", ".join(f"'{brief(name)}'" for name in mechanisms)
+    return ConfigError(
+        "--across compares decoders with a baseline, and there is nothing to compare",
+        expected="on two data sets or more, a baseline and decoders of the same recipe",
+        found=f"runs of {names}" if names else "no decoder that is trained in steps",
+        hint=hint,
+    )
+
+
+def _too_few(cells: Cells) -> ConfigError:
     """The error for ``--across`` with fewer than two data sets."""
-    comparisons = "nothing is compared with a baseline"
-    if cells is not None:
-        compared = f"{len(cells.data_sets)} compared with '{cells.baseline}'"
-        comparisons = "; ".join([compared, *cells.common_rows])
+    compared = f"{len(cells.data_sets)} compared with '{cells.baseline}'"
     return ConfigError(
         "--across needs several data sets",
         expected="runs of two data sets or more by one encoder, with the baseline",
-        found=comparisons,
+        found="; ".join([compared, *cells.common_rows]),
     )

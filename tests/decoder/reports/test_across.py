@@ -725,6 +725,28 @@ def test_one_data_set_has_no_answer_over_data_sets() -> None:
         report(all_runs(sets=1), across="dataset")
 
 
+@pytest.mark.parametrize(
+    ("mechanisms", "head", "to_do"),
+    [
+        pytest.param(["none"], "linear", "train other mechanisms", id="only baseline"),
+        pytest.param(["gaam", "mha"], "linear", "train --attn none", id="no baseline"),
+        pytest.param(["gaam", "none"], "mlp", "with the head", id="another head"),
+    ],
+)
+def test_across_says_why_nothing_is_compared(
+    mechanisms: list[str], head: str, to_do: str
+) -> None:
+    runs = []
+    for number in range(2):
+        runs += [run_of(number, "bert", name) for name in mechanisms[1:]]
+        runs.append(run_of(number, "bert", mechanisms[0], head=head))
+    with pytest.raises(ConfigError, match="there is nothing to compare") as error:
+        report(runs, across="dataset")
+    assert to_do in error.value.details["to do"]
+    names = error.value.details["found"].removeprefix("runs of ").split(", ")
+    assert sorted(names) == [f"'{name}'" for name in mechanisms]
+
+
 def test_learned_parameters_and_layers_are_summed_up_by_encoder() -> None:
     runs = []
     for number in range(2):

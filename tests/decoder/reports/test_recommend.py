@@ -76,6 +76,14 @@ def test_the_sentence_says_why_no_decoder_is_recommended(reason: str) -> None:
     assert "recommended" not in conclusion(table, advice=False)
 
 
+def test_of_the_baseline_alone_the_sentence_says_what_to_train() -> None:
+    heads = ("linear", "mlp")
+    runs = [build_run("none", answers(4, 0.8, 1), head=head) for head in heads]
+    [table] = build_tables(runs)
+    start = "Nothing is compared, because every decoder has the mechanism 'none'"
+    assert conclusion(table).startswith(start)
+
+
 @pytest.mark.parametrize("runs", [[], [build_probe(0.9)]], ids=["alone", "with probe"])
 def test_a_recommendation_without_a_test_says_so(runs: list[RunResult]) -> None:
     runs = [decoder("gaam", 0.7), decoder("none", 0.8), *runs]
