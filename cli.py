@@ -1328,7 +1328,11 @@ CacheOfRows = Annotated[
     typer.Option(
         "--cache",
         metavar="FOLDER",
-        help="Cache whose rows are predicted instead of texts, without an encoder.",
+        help=(
+            "Cache whose rows are predicted instead of texts, without an encoder. The "
+            "result's column 'row' counts the rows of the split from 0; rows that "
+            "'gaam extract' left out are not in it."
+        ),
         readable=False,
     ),
 ]
