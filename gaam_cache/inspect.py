@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from gaam_cache.common.errors import CacheError, OutOfReachError
 from gaam_cache.common.messages import (
+    counted,
     excerpt,
     join_first,
     size_in_words,
@@ -93,7 +94,7 @@ class SplitInspection:
         }
 
     def in_words(self) -> str:
-        text = f"{self.rows:,} rows"
+        text = counted(self.rows, "row")
         # without all shards nothing but the number of rows is known
         if self.bytes is None:
             return text
@@ -463,7 +464,7 @@ def _plan_in_words(properties: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _states_in_words(properties: dict[str, Any]) -> str:
     """Shape, pooling and type of the states, from the values of ``_plan_to_dict``."""
-    text = f"{properties['num_layers']} layers x {properties['hidden_size']}"
+    text = f"{counted(properties['num_layers'], 'layer')} x {properties['hidden_size']}"
     if properties["first_layer"] != 1:
         text += f", from layer {properties['first_layer']}"
     # the name says nothing where an import did not give one

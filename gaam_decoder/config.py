@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from gaam_cache.common.devices import check_device
+from gaam_cache.common.messages import counted
 from gaam_cache.common.settings import (
     Rule,
     check_at_least,
@@ -287,11 +288,14 @@ class TrainConfig(WorkerConfig):
         num_candidates = len(self.rates) * len(self.weight_decay)
         cost = num_candidates * len(tuning_seeds) + len(self.seeds)
         candidates = "rates and decays" if len(self.weight_decay) > 1 else "rates"
+        verb = "tries" if len(tuning_seeds) == 1 else "try"
+        then_verb = "trains" if len(self.seeds) == 1 else "train"
         unit = "a decoder and fold" if self.folds else "a decoder"
         return (
-            f"tuning: {len(tuning_seeds)} tuning seeds try {num_candidates} "
-            f"{candidates}, then {len(self.seeds)} seeds train with the best: {cost} "
-            f"trainings {unit}; --lr RATE skips the tuning"
+            f"tuning: {counted(len(tuning_seeds), 'tuning seed')} {verb} "
+            f"{num_candidates} {candidates}, then {counted(len(self.seeds), 'seed')} "
+            f"{then_verb} with the best: {cost} trainings {unit}; "
+            "--lr RATE skips the tuning"
         )
 
     @property

@@ -114,6 +114,11 @@ def join_first(names: Sequence[str], max_shown: int, separator: str = ", ") -> s
     return text
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: ``1 row``, ``1,200 rows``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def option_of(field: str) -> str:
     """The option of a field: ``--max-length`` for ``max_length``."""
     return "--" + field.replace("_", "-")

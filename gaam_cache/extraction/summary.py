@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from gaam_cache.common.messages import join_first, size_in_words, visible
+from gaam_cache.common.messages import counted, join_first, size_in_words, visible
 from gaam_cache.common.paths import shown_path
 from gaam_cache.encoders.base import Inputs
 from gaam_cache.extraction.job import Job
@@ -426,8 +426,8 @@ class ExtractSummary(ExtractionStats):
     def _encoder_in_words(self) -> str:
         """Name, shape and arithmetic of the encoder, and where it cuts texts."""
         words = (
-            f"{visible(self.encoder)}, {self.num_layers} layers x {self.hidden_size}, "
-            f"computed in {self.dtype}"
+            f"{visible(self.encoder)}, {counted(self.num_layers, 'layer')} x "
+            f"{self.hidden_size}, computed in {self.dtype}"
         )
         if self.unit == "tokens":
             words += f", cuts at {self.max_length:,} tokens"
@@ -437,8 +437,8 @@ class ExtractSummary(ExtractionStats):
         """What this run did: label of a line -> its text."""
         if self.states_from is not None:
             words = (
-                f"{self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
-                f"states copied from '{visible(shown_path(self.states_from))}' in "
+                f"{self._work_in_words()}, states copied from "
+                f"'{visible(shown_path(self.states_from))}' in "
                 f"{self.seconds:.1f} s, {size_in_words(self.bytes)}; nothing was "
                 "encoded"
             )
@@ -453,12 +453,12 @@ class ExtractSummary(ExtractionStats):
             limit = f"{self.smaller_batches:,} {self.unit}"
             entries["memory"] = f"too little for batches above {limit}"
         entries["proof"] = (
-            f"{self.proven:,} rows encoded again alone, "
+            f"{counted(self.proven, 'row')} encoded again alone, "
             f"off by at most {self.deviation:.1e} of a layer's norm"
         )
         if self.truncated:
             limit = f"{self.max_length} {self.unit}"
-            entries["truncated"] = f"{self.truncated:,} rows at {limit}"
+            entries["truncated"] = f"{counted(self.truncated, 'row')} at {limit}"
         if self.unknown_tokens:
             share = f"{self.unknown_share:.2%}"
             entries["unknown"] = f"{self.unknown_tokens:,} tokens ({share})"
@@ -471,12 +471,17 @@ class ExtractSummary(ExtractionStats):
             )
         return entries
 
+    def _work_in_words(self) -> str:
+        """The shards and rows that this run made."""
+        shards = f"{self.shards_made} of {counted(self.shards, 'shard')}"
+        return f"{shards}, {counted(self.rows_made, 'row')}"
+
     def _speed_in_words(self) -> str:
         """How much this run made, in which time."""
         rows_per_second = self.rows_made / self.seconds
         tokens_per_second = self.tokens / self.seconds
         words = (
-            f"{self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
+            f"{self._work_in_words()}, "
             f"{self.tokens:,} {self.unit} in {self.seconds:.1f} s "
             f"({rows_per_second:,.0f} {self.noun}s/s, "
             f"{tokens_per_second:,.0f} {self.unit}/s, "

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.common.errors import CacheError, OutOfReachError
-from gaam_cache.common.messages import brief, size_in_words, visible
+from gaam_cache.common.messages import brief, counted, size_in_words, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.store.check import check_shards
@@ -98,7 +98,7 @@ class Verification:
         if num_out_of_reach:
             parts.append(f"{num_out_of_reach:,} out of reach")
         parts.append(f"{num_missing:,} missing of {self.shards:,}")
-        size = f"{self.rows:,} rows, {size_in_words(self.bytes)} hashed"
+        size = f"{counted(self.rows, 'row')}, {size_in_words(self.bytes)} hashed"
         return f"{', '.join(parts)}; {size}"
 
 

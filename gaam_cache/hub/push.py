@@ -15,7 +15,14 @@ from typing import Any
 from gaam_cache.common.download import KINDS, hub_errors
 from gaam_cache.common.errors import CacheError, ConfigError, HubError
 from gaam_cache.common.markdown import MOST_CLASSES, NOUNS, escape_markdown
-from gaam_cache.common.messages import brief, shortened, size_in_words, tell, visible
+from gaam_cache.common.messages import (
+    brief,
+    counted,
+    shortened,
+    size_in_words,
+    tell,
+    visible,
+)
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.extraction.verify import verify
@@ -251,16 +258,19 @@ def _fact_lines(plan: Plan) -> list[str]:
         )
     data_revision = brief(str(plan.dataset.revision))
     encoder_revision = plan.encoder.revision
+    layers = counted(plan.num_layers, "layer")
     facts = [
         f"data set: {brief(plan.dataset_label)}, revision {data_revision}",
         f"encoder: {brief(plan.encoder_label)}, revision {encoder_revision}, {method}",
-        f"each row {plan.num_layers} layers x {plan.hidden_size}, {plan.storage_dtype}",
+        f"each row {layers} x {plan.hidden_size}, {plan.storage_dtype}",
         f"pooled by {', '.join(plan.pooling)}; fingerprint {plan.fingerprint}",
         f"prompt around every text: {brief(str(identity.get('prompt')), 500)}",
         f"kept columns, as in the data: {', '.join(plan.columns) or 'none'}",
     ]
     for split, count in plan.rows.items():
-        fact = f"{split}: {count:,} rows, {size_in_words(count * plan.row_bytes)}"
+        fact = (
+            f"{split}: {counted(count, 'row')}, {size_in_words(count * plan.row_bytes)}"
+        )
         if split in plan.unlabelled:
             fact += ", without labels"
         facts.append(fact)

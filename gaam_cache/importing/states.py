@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.errors import ConfigError, DataError, NumericsError
-from gaam_cache.common.messages import brief, shortened, size_in_words, visible
+from gaam_cache.common.messages import brief, counted, shortened, size_in_words, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.config import IMPORTED, NAME_PATTERN, ImportConfig
@@ -81,13 +81,14 @@ class ImportSummary:
         if self.fingerprint:
             title = (
                 f"the cache in '{shown_path(self.path)}' is complete "
-                f"({short_digest(self.fingerprint)}): {self.shards_made:,} shards made"
+                f"({short_digest(self.fingerprint)}): "
+                f"{counted(self.shards_made, 'shard')} made"
             )
         else:
             title = "nothing was written; this would be taken:"
         lines = [title]
         for split, entries in self.splits.items():
-            lines.append(f"  {split:<12} {self.rows[split]:,} rows")
+            lines.append(f"  {split:<12} {counted(self.rows[split], 'row')}")
             # figures of the labels, then what was taken for what
             for name, value in entries.items():
                 # lists and dictionaries are shown without brackets and quotes; there is
@@ -96,8 +97,8 @@ class ImportSummary:
                 if text:
                     lines.append(f"    {name:<14} {brief(text, 200)}")
         lines.append(
-            f"  stored       {self.num_layers} layers x {self.hidden_size}, "
-            f"{self.storage_dtype}, {self.shards:,} shards, "
+            f"  stored       {counted(self.num_layers, 'layer')} x {self.hidden_size}, "
+            f"{self.storage_dtype}, {counted(self.shards, 'shard')}, "
             f"{size_in_words(self.bytes)}"
         )
         lines.append(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.errors import ConfigError, NumericsError
+from gaam_cache.common.messages import counted
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.common.terminal import ReportProgress
 from gaam_decoder import stats
@@ -97,7 +98,7 @@ class LayerSet:
         result = "no seed finished"
         mean = self.mean_accuracy
         if mean is not None:
-            result = f"{100 * mean:.2f}%, {len(self.hits)} seeds"
+            result = f"{100 * mean:.2f}%, {counted(len(self.hits), 'seed')}"
         if self.failed:
             result += f", {len(self.failed)} FAILED"
         if self.attention != retrained:
@@ -251,7 +252,7 @@ class Ablation:
             f"{name} is above {self.random_sets_below(name)} of {count}"
             for name in ("high", "low")
         )
-        sets = "1 set" if count == 1 else f"{count} sets"
+        sets = counted(count, "set")
         return (
             f"  random  {sets}: {100 * np.mean(means):.2f}%, "
             f"from {100 * min(means):.2f} to {100 * max(means):.2f}%; {ranks}"

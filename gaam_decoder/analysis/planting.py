@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from gaam_cache.common.errors import ConfigError
-from gaam_cache.common.messages import visible
+from gaam_cache.common.messages import counted, visible
 from gaam_cache.common.paths import shown_path
 from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.importing.states import ImportSummary, PlantedLabels, write
@@ -96,7 +96,7 @@ class PlantSummary:
             f"the cache in '{visible(shown_path(self.path))}' is complete",
             f"  gate         {self.gate}: {gate.formula}; "
             f"--attn {gate.attn} can express it",
-            f"  states       {self.num_layers} layers x {self.hidden_size}, "
+            f"  states       {counted(self.num_layers, 'layer')} x {self.hidden_size}, "
             f"stored as {self.storage_dtype}",
             f"  rows         {rows}",
             f"  accuracy     teacher {100 * self.teacher_accuracy:.1f}% expected, "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gaam_cache.common.messages import brief
+from gaam_cache.common.messages import brief, counted
 from gaam_decoder import stats
 from gaam_decoder.reports.cells import is_known_what_decides, what_would_decide
 from gaam_decoder.reports.compare import (
@@ -295,6 +295,7 @@ def _conditions(table: Table) -> str:
     num_undertrained = sum(entry.is_undertrained for entry in table.entries)
     if num_undertrained:
         conditions.append(
-            f"{num_undertrained} of {len(table.entries)} decoders perhaps under-trained"
+            f"{num_undertrained} of {counted(len(table.entries), 'decoder')} perhaps "
+            "under-trained"
         )
     return f" ({', '.join(conditions)})" if conditions else ""

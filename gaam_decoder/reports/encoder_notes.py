@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from gaam_cache.common.messages import brief, join_first
+from gaam_cache.common.messages import brief, counted, join_first
 from gaam_decoder.reports.compare import MOST_VALUES, num_tests_in_words
 from gaam_decoder.reports.encoder_pairs import OF_STATES, ComparedEncoders
 from gaam_decoder.reports.notes import warnings as warnings_on
@@ -28,7 +28,7 @@ def warnings_of(compared: Sequence[ComparedEncoders]) -> list[str]:
 def _other_seeds(encoders: ComparedEncoders) -> Iterator[str]:
     """A line on decoders with other seeds on the states of some encoders."""
     names = [
-        f"{group.name} ({len(comparison.seeds)} seeds)"
+        f"{group.name} ({counted(len(comparison.seeds), 'seed')})"
         for group in encoders.pairs.groups
         for comparison in group.pairs.values()
         if comparison.dropped_seeds

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from gaam_cache.common.errors import ConfigError
-from gaam_cache.common.messages import brief
+from gaam_cache.common.messages import brief, counted
 from gaam_decoder.runs.groups import (
     EQUAL_ROWS,
     GROUPS_FILE,
@@ -56,10 +56,9 @@ class TableGroups:
         """Such as ``12 groups of 'who'``; empty where rows are the unit."""
         if self.row_groups is None:
             return ""
-        count = len(self.row_groups)
-        noun = "group" if count == 1 else "groups"
+        groups = counted(len(self.row_groups), "group")
         names = " and ".join(relation_in_words(name) for name in self.relations)
-        return f"{count:,} {noun} of {names}"
+        return f"{groups} of {names}"
 
 
 def relation_in_words(name: str) -> str:

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gaam_cache.common.messages import brief, join_first
+from gaam_cache.common.messages import brief, counted, join_first
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import (
@@ -326,7 +326,7 @@ def _unequal_seeds(table: Table) -> str | None:
             if other.attention == comparison.baseline:
                 failed_seeds |= {*other.failed}
         if set(comparison.dropped_seeds) - failed_seeds:
-            labels.append(f"{entry.label} ({len(comparison.seeds)} seeds)")
+            labels.append(f"{entry.label} ({counted(len(comparison.seeds), 'seed')})")
     if not labels:
         return None
     return (

@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.common.messages import brief, join_first
+from gaam_cache.common.messages import brief, counted, join_first
 from gaam_decoder import stats
 from gaam_decoder.reports.wording import with_verb
 from gaam_decoder.stats.across import (
@@ -182,17 +182,12 @@ class AnswerOverSets:
     @property
     def in_words(self) -> str:
         """Such as ``11 data sets and 3 encoders``, or ``trec through minilm``."""
-        sets = _number(len(self.data_sets), "data set")
+        sets = counted(len(self.data_sets), "data set")
         if self.is_of_one_set:
             sets = self.data_sets[0]
         if len(self.encoders) == 1:
             return f"{sets} through {self.encoders[0]}"
-        return f"{sets} and {_number(len(self.encoders), 'encoder')}"
-
-
-def _number(count: int, noun: str) -> str:
-    """A number of things: ``1 encoder``, ``2 encoders``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+        return f"{sets} and {counted(len(self.encoders), 'encoder')}"
 
 
 def mean_of_all(scores: Collection[float | None]) -> float | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
-from gaam_cache.common.messages import brief
+from gaam_cache.common.messages import brief, counted
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.class_order import OPTION, class_places, parse_order
@@ -223,7 +223,7 @@ class Table:
         )
         first_layer = self.cache.first_layer
         num_layers = self.cache.layers
-        layers = f"{num_layers} layers"
+        layers = counted(num_layers, "layer")
         if first_layer != 1:
             layers += f" ({first_layer} to {first_layer + num_layers - 1})"
         return (
@@ -316,7 +316,7 @@ class Table:
 
 
 def _labelled_rows(count: int) -> str:
-    return "1 labelled row" if count == 1 else f"{count:,} labelled rows"
+    return counted(count, "labelled row")
 
 
 class Format(ABC):

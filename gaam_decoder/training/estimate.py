@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gaam_cache.common import devices
-from gaam_cache.common.messages import duration
+from gaam_cache.common.messages import counted, duration
 from gaam_cache.store.reader import EmbeddingCache, open_cache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
@@ -67,8 +67,9 @@ class TrainEstimate(NamedTuple):
     def in_words(self) -> str:
         """The time and the number of trainings, then a line for each run."""
         lines = [
-            f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} "
-            f"trainings in {len(self.runs):,} runs; nothing was written"
+            f"roughly {duration(max(1, self.seconds))} for "
+            f"{counted(self.trainings, 'training')} in "
+            f"{counted(len(self.runs), 'run')}; nothing was written"
         ]
         for run in self.runs:
             line = f"  {run.title}"

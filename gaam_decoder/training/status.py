@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.common.messages import counted
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import (
     TUNED_SETTINGS,
@@ -107,7 +108,7 @@ class StatusBoard:
         state = "tuned" if self._is_tuning else "done"
         num_failed = sum(len(run.failed) for run in runs if not run.tuning_only)
         if num_failed and not self._is_tuning:
-            state += f", {num_failed} seeds FAILED"
+            state += f", {counted(num_failed, 'seed')} FAILED"
         self._update(
             decoder, state=state, learning_rate=learning_rate, validation=validation
         )

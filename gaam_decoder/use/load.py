@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gaam_cache.common import devices, plugins
 from gaam_cache.common.errors import CacheError, ConfigError, GaamNote, GaamWarning
-from gaam_cache.common.messages import visible
+from gaam_cache.common.messages import counted, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.version import __version__
 from gaam_cache.store.files import (
@@ -509,8 +509,8 @@ def cross_validations_in_words(final: RunResult) -> list[str]:
             score = final.task_definition.with_title(mean)
             lines.append(
                 f"cross-validated {score}, {table.tested_on}: mean over "
-                f"{len(entry.finished)} seeds, each tested on a fold that it did not "
-                "learn from"
+                f"{counted(len(entry.finished), 'seed')}, each tested on a fold that "
+                "it did not learn from"
             )
     return lines
 

@@ -24,7 +24,7 @@ from gaam_cache.common.errors import (
     GaamWarning,
     NotFoundError,
 )
-from gaam_cache.common.messages import brief, shortened
+from gaam_cache.common.messages import brief, counted, shortened
 from gaam_cache.common.paths import shown_path
 from gaam_cache.common.settings import UNCHECKED, check_at_least, parse_fields
 from gaam_cache.common.terminal import ReportProgress, no_progress
@@ -263,8 +263,8 @@ class Predicted:
         """Every text with a line for each of its likeliest classes, or a summary."""
         if self.records is None:
             out = "stdout" if self.out is None else shown_path(self.out)
-            seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
-            return f"{self.rows:,} rows predicted by {seeds}: {out}"
+            rows = counted(self.rows, "row")
+            return f"{rows} predicted by {counted(self.seeds, 'seed')}: {out}"
         lines = []
         for row in self.records:
             lines.append(brief(row["text"], 60))

@@ -117,7 +117,7 @@ def test_sounds_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
     # of a cache whose rows are pieces
     pieces = replace(recorded, settings={**recorded.settings, "clip_mode": "split"})
     split = RowEncoder.open(replace(ours.plan, dataset=pieces))
-    with pytest.raises(DataError, match="in 1 files"):
+    with pytest.raises(DataError, match="in 1 file"):
         split.encode(files[:1], pooling="mean")
 
 

@@ -18,12 +18,20 @@ import pytest
 import cli
 from gaam_cache.common import terminal
 from gaam_cache.common.errors import CacheError, GaamError, StorageError
-from gaam_cache.common.messages import brief, visible, visible_values
+from gaam_cache.common.messages import brief, counted, visible, visible_values
 from gaam_cache.store.plan import read_plan
 from tests.conftest import Outcome
 from tests.hostile_strings import HOSTILE, flooded, harmful
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (1200, "1,200 rows")],
+)
+def test_a_noun_agrees_with_its_number(number: int, text: str) -> None:
+    assert counted(number, "row") == text
 
 
 @pytest.mark.parametrize("case", HOSTILE)

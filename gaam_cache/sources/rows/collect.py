@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.cells import is_blank
 from gaam_cache.common.errors import ConfigError, DataError, GaamWarning
-from gaam_cache.common.messages import did_you_mean, excerpt
+from gaam_cache.common.messages import counted, did_you_mean, excerpt
 from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.config import CLIP_OF, ExtractConfig
 from gaam_cache.sources.base import FEWEST_ROWS, Record, Rows, Texts
@@ -728,7 +728,7 @@ def rows_from_inputs(
         raise DataError(
             "a file does not give exactly one row of the kind that was trained on",
             expected=f"one row of {kind} each",
-            found=f"{len(rows):,} of {rows.kind} in {len(inputs):,} files",
+            found=f"{len(rows):,} of {rows.kind} in {counted(len(inputs), 'file')}",
             where=origin,
         )
     return rows

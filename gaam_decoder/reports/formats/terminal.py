@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from gaam_cache.common.messages import brief, visible
+from gaam_cache.common.messages import brief, counted, visible
 from gaam_decoder.reports.cells import marks
 from gaam_decoder.reports.columns import (
     Column,
@@ -192,7 +192,8 @@ def _write_table(
     if len(notes) > MOST_NOTES:
         num_more = len(notes) - MOST_NOTES
         _print_line(
-            console, f"{num_more} more notes in --format html, markdown and json"
+            console,
+            f"{counted(num_more, 'more note')} in --format html, markdown and json",
         )
     if sections:
         names = ", ".join(section.name for section in sections)

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from gaam_cache.common import plugins
+from gaam_cache.common.messages import counted
 from gaam_cache.common.version import __version__
 from gaam_cache.store.files import digest_of, short_digest
 from gaam_decoder.reports.columns import Sheet
@@ -153,4 +154,5 @@ def signature(table: Table) -> str:
     digest = short_digest(digest_of(json.dumps(seeds).encode()))
     # The key of a run stands for mechanism, recipe and cache.
     num_recipes = len({key for key, _ in seeds})
-    return f"gaam {__version__} | {num_recipes} recipes, {len(seeds)} seeds | {digest}"
+    trained = f"{counted(num_recipes, 'recipe')}, {counted(len(seeds), 'seed')}"
+    return f"gaam {__version__} | {trained} | {digest}"

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from gaam_cache.common.messages import counted
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.cells import Cell, p_value, range_cell, verdict
@@ -99,7 +100,7 @@ def lead(comparisons: Sequence[Comparison], axis: str) -> str:
     num_different = count.pop("better", 0) + count.pop("worse", 0)
     parts = [f"{num_different} differ"]
     parts += [f"{number} {verdict}" for verdict, number in sorted(count.items())]
-    return f"of {len(comparisons)} pairs of {noun}, {', '.join(parts)}"
+    return f"of {counted(len(comparisons), 'pair')} of {noun}, {', '.join(parts)}"
 
 
 def _lines(table: Table, pairs: Pairs) -> list[str]:
