@@ -220,21 +220,29 @@ def parse_dataset(value: object) -> str:
     """Check that a data set is given by its path or id, and return it as text.
 
     Raises:
-        ConfigError: the value is a table of pandas, Arrow or ``datasets``.
+        ConfigError: the value is a table of pandas, Arrow or ``datasets``, a list of
+            dictionaries, or a dictionary.
         TypeError: the value is something else.
     """
     if isinstance(value, str | PurePath):
         return str(value)
+    rows = value if isinstance(value, list | tuple) else [value]
     if has_columns(value):
         library = type(value).__module__.partition(".")[0]
-        raise ConfigError(
-            "--dataset takes a path or an id, and no table",
-            expected="text, such as rows.parquet",
-            found=f"a {type(value).__name__} of {library}",
-            hint='write the table, and give the path: df.to_parquet("rows.parquet"); '
-            'of the library datasets: dataset.save_to_disk("rows")',
-        )
-    raise TypeError("text")
+        found = f"a {type(value).__name__} of {library}"
+        table = "the table"
+    elif rows and all(isinstance(row, dict) for row in rows):
+        found = f"rows or columns in a {type(value).__name__}"
+        table = "a table, df = pandas.DataFrame(rows)"
+    else:
+        raise TypeError("text")
+    raise ConfigError(
+        "--dataset takes a path or an id, and no table",
+        expected="text, such as rows.parquet",
+        found=found,
+        hint=f'write {table}, and give the path: df.to_parquet("rows.parquet"); '
+        'of the library datasets: dataset.save_to_disk("rows")',
+    )
 
 
 def _none_if_word_is_none(word: str) -> str | None:

@@ -367,6 +367,11 @@ IN_MEMORY: dict[str, tuple[Any, str]] = {
         datasets.DatasetDict(train=datasets.Dataset.from_dict(COLUMNS)),
         "a DatasetDict of datasets",
     ),
+    "list of rows": (
+        pandas.DataFrame(COLUMNS).to_dict("records"),
+        "rows or columns in a list",
+    ),
+    "dictionary of columns": (COLUMNS, "rows or columns in a dict"),
 }
 """Tables in memory, and what they are called."""
 
@@ -388,6 +393,7 @@ def test_a_table_in_memory_is_answered_with_how_to_write_it(
         dataset = "rows"
     else:
         assert 'df.to_parquet("rows.parquet")' in hint
+        assert ("DataFrame(rows)" in hint) == isinstance(table, list | dict)
         pandas.DataFrame(COLUMNS).to_parquet("rows.parquet")
         dataset = "rows.parquet"
     config = ExtractConfig(dataset=dataset, splits=("train",))
