@@ -44,6 +44,10 @@ TEST_FILE = "test.safetensors"
 LOG_FILE = "log.jsonl"
 VALIDATION_FILE = "validation.safetensors"
 CONFIG_FILE = "config.toml"
+EXPORT_FILE = "config.json"
+"""The settings of a decoder that ``gaam export`` wrote."""
+EXPORT_FORMAT = "gaam-decoder"
+"""What these settings say as their ``format``."""
 RUN_FILES = {WEIGHTS_FILE, TEST_FILE, LOG_FILE}
 """Files that every run has beside run.json."""
 ALL_FILES = RUN_FILES | {VALIDATION_FILE, CONFIG_FILE}

@@ -15,11 +15,11 @@ from gaam_cache.common.errors import CacheError, ConfigError, GaamWarning, NotFo
 from gaam_cache.common.messages import brief
 from gaam_cache.common.paths import absolute_path, shown_path, suggest_folder
 from gaam_cache.common.terminal import ReportProgress, no_progress
-from gaam_cache.store.files import ElsewhereError
+from gaam_cache.store.files import DAMAGE, ElsewhereError, read_json
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_cache.workers.leases import holdings
 from gaam_decoder.number_lists import parse_layer_sets, parse_rates
-from gaam_decoder.runs.files import TEST_FILE
+from gaam_decoder.runs.files import EXPORT_FILE, EXPORT_FORMAT, TEST_FILE
 from gaam_decoder.runs.folders import (
     LEASE_FOLDER,
     is_run,
@@ -472,6 +472,15 @@ def _is_to_suggest(folder: Path) -> bool:
         return False
 
 
+def _is_exported_decoder(folder: Path) -> bool:
+    """Whether ``gaam export`` made the folder of a run, damaged since then or not."""
+    try:
+        settings = read_json(folder / EXPORT_FILE)
+    except (*DAMAGE, OSError):
+        return False
+    return settings.get("format") == EXPORT_FORMAT
+
+
 def _no_run_error(path: Path) -> NotFoundError:
     """The error for a path without a run; it suggests runs, or folders of runs."""
     runs_in_folder = [folder for folder in run_folders(path) if _is_to_suggest(folder)]
@@ -481,12 +490,16 @@ def _no_run_error(path: Path) -> NotFoundError:
         reason = "a folder of runs"
     elif os.path.lexists(path / PLAN_FILE):
         reason = "a cache: 'gaam train --cache' makes runs of it"
+    elif _is_exported_decoder(path):
+        reason = "a decoder that 'gaam export' wrote: its card is README.md"
     elif path.is_dir():
         reason = "no run in it"
     else:
         reason = "no such folder"
     if runs_in_folder:
         hint = f"name one of its runs, such as '{shown_path(runs_in_folder[0])}'"
+    elif _is_exported_decoder(path):
+        hint = f"gaam predict '{shown_path(path)}', or gaam_decoder.load in Python"
     else:
         hint = suggest_folder(path, _is_to_suggest, "gaam train")
     return NotFoundError(

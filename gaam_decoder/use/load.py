@@ -32,7 +32,7 @@ from gaam_decoder.recipe import recorded_plugins
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.recommend import Recommendation, recommended, why_none
 from gaam_decoder.reports.table import Table, build_tables
-from gaam_decoder.runs.files import WEIGHTS_FILE
+from gaam_decoder.runs.files import EXPORT_FILE, EXPORT_FORMAT, WEIGHTS_FILE
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
 from gaam_decoder.runs.loading import find_runs, load_runs, read_one_run
 from gaam_decoder.runs.records import CacheRecord
@@ -40,12 +40,12 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import KINDS, Spec, parse_plugin, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
 
-CONFIG_FILE = "config.json"
+CONFIG_FILE = EXPORT_FILE
 MODEL_FILE = "model.safetensors"
 CARD_FILE = "README.md"
 OWN_FILES = (CONFIG_FILE, MODEL_FILE, CARD_FILE)
 MOST_NAMED = 6  # runs that a message lists
-FORMAT = {"format": "gaam-decoder", "format_version": 2}
+FORMAT = {"format": EXPORT_FORMAT, "format_version": 2}
 
 
 def load(

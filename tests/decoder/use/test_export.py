@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import gaam_decoder
+import gaam_decoder.inspect
 from gaam_cache import open_cache
 from gaam_cache.common import plugins
-from gaam_cache.common.errors import CacheError, ConfigError
+from gaam_cache.common.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.store.files import sealed_text, unsealed
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.export import export_run
@@ -78,6 +79,19 @@ def test_a_mechanism_that_predicts_a_row_by_others_is_refused(
     with pytest.raises(ConfigError, match="mha:published=true"):
         export_run(run.path, tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [gaam_decoder.inspect.inspect, gaam_decoder.load_runs]
+)
+def test_commands_for_runs_say_what_an_exported_decoder_is_for(
+    command: Callable[[Path], object], decoder: Path
+) -> None:
+    with pytest.raises(NotFoundError, match=r"wrote(.|\n)*gaam predict '.*decoder'"):
+        command(decoder)
+    (decoder / CONFIG_FILE).write_text('{"model_type": "bert"}')
+    with pytest.raises(NotFoundError, match="no run in it"):
+        command(decoder)
 
 
 def test_an_empty_folder_is_taken(run: Path, tmp_path: Path) -> None:
