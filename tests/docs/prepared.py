@@ -62,11 +62,12 @@ def write_messages(folder: Path) -> None:
 
 
 def write_reviews(folder: Path) -> None:
-    texts = _texts(90, 1)
+    texts = _texts(102, 1)
     labels = ("negative", "positive")
     rows = [(text, labels[i % 2], f"a{i % 9}") for i, text in enumerate(texts)]
     write_csv(folder / "reviews" / "train.csv", rows[:60], "text,label,author")
-    write_csv(folder / "reviews" / "test.csv", rows[60:], "text,label,author")
+    write_csv(folder / "reviews" / "test.csv", rows[60:90], "text,label,author")
+    write_csv(folder / "reviews" / "validation.csv", rows[90:], "text,label,author")
 
 
 def write_sounds(folder: Path) -> None:
