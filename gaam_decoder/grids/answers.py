@@ -17,6 +17,10 @@ from gaam_decoder.stats import LEAST_SEEDS, NO_CLAIM
 from gaam_decoder.stats.across import FEW_SEEDS
 from gaam_decoder.stats.crossed import Crossed
 from gaam_decoder.stats.mean_test import ALPHA
+from gaam_decoder.stats.scores.base import Score
+
+PROBE_ATTENTION = "none"
+"""Mechanism of the linear probe."""
 
 
 def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
@@ -37,6 +41,67 @@ def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
             )
             answers += answers_over_sets(all_results)
     return answers
+
+
+def answer_against_probe(grid: Grid, records: Records) -> AnswerOverSets | None:
+    """The mean differences of all decoders to the linear probe, over data sets.
+
+    Records hold no errors of these differences, so that each data set counts alike.
+
+    Returns:
+        None where fewer than two data sets have a probe.
+    """
+    # a decoder has the same score in the rows of every baseline
+    rows = [
+        row
+        for row in records.rows
+        if row.grid == grid.name and row.baseline == grid.baselines[0]
+    ]
+    probes = {
+        row.cell: row
+        for row in rows
+        if row.attention == PROBE_ATTENTION and row.head == grid.task.probe_head
+    }
+    results = tuple(
+        CellResult(
+            data_set=row.dataset,
+            encoder=row.encoder,
+            decoder=row.decoder,
+            mean=row.score,
+            compared=_beside(row, probes[row.cell], grid.score),
+        )
+        for row in rows
+        if row.cell in probes
+    )
+    if not results:
+        return None
+    [answer] = answers_over_sets(
+        ResultsOverSets(
+            results=results,
+            baseline=grid.task.probe,
+            score=grid.score,
+            margin=grid.margin,
+        )
+    )
+    return answer if answer.decoders and not answer.is_of_one_set else None
+
+
+def _beside(row: DecoderRow, probe: DecoderRow, score: Score) -> CellDifference | None:
+    """A decoder minus the linear probe of its cell, without an error of its own.
+
+    None for the probe, and where one of the two has no score.
+    """
+    if row.decoder == probe.decoder or row.score is None or probe.score is None:
+        return None
+    difference = row.score - probe.score
+    return CellDifference(
+        difference=difference if score.larger_is_better else -difference,
+        std_error=0.0,
+        shared_variance=0.0,
+        interval=None,
+        verdict=NO_CLAIM,
+        why_left_out=FEW_SEEDS if row.seeds < LEAST_SEEDS else "",
+    )
 
 
 def in_words(grid: Grid, answer: AnswerOverSets) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gaam_cache.common.markdown import escape_markdown, items, pipe_table
 from gaam_cache.common.messages import duration, join_first, visible
-from gaam_decoder.grids.answers import answers_of, in_words
+from gaam_decoder.grids.answers import answer_against_probe, answers_of, in_words
 from gaam_decoder.grids.recipe import Cell, Grid, GridStudy, rates_by_decoder
 from gaam_decoder.grids.records import CellKey, DecoderRow, Records
 from gaam_decoder.reports.drawing import Picture, svg_files
@@ -19,8 +19,10 @@ from gaam_decoder.reports.over_sets import AnswerOverSets
 from gaam_decoder.reports.over_sets_pictures import forest_picture, overview_picture
 from gaam_decoder.reports.over_sets_text import (
     decoders_sheet,
+    note_against_probe,
     notes_on_method,
     robustness_sheet,
+    sentence_against_probe,
 )
 from gaam_decoder.reports.wording import capitalised
 from gaam_decoder.stats.across import LEAST_SETS
@@ -109,6 +111,12 @@ def _section(
         lines += _answer_lines(grid, number, answer)
     if not answers:
         return lines
+
+    against_probe = answer_against_probe(grid, records)
+    if against_probe is not None:
+        lines += [f"{escape_markdown(sentence_against_probe(against_probe))}.", ""]
+        note = f"{note_against_probe(against_probe)}; each data set counts alike"
+        lines += [*items([note]), ""]
 
     forests = _forests(grid, answers)
     for picture in forests:

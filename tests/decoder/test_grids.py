@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pandas
 import pytest
+import scipy.stats
 
 import gaam_decoder
 from gaam_cache.common.errors import CacheError, ConfigError
 from gaam_decoder.grids import running
-from gaam_decoder.grids.answers import answers_of
+from gaam_decoder.grids.answers import answer_against_probe, answers_of
 from gaam_decoder.grids.page import make_files
 from gaam_decoder.grids.recipe import Cell, GridStudy, Sources, read_grid_study
 from gaam_decoder.grids.records import (
@@ -588,6 +589,28 @@ def test_a_missing_data_set_is_named(
     outcome = gaam(*command)
     assert outcome.code == 2
     assert "get it from nowhere" in outcome.err
+
+
+def test_differences_to_the_probe_are_those_of_a_t_test_over_data_sets() -> None:
+    [file] = [path for path in BUNDLED if path.parent.name == "distributions"]
+    study = read_grid_study(file.parent)
+    records = read_records(study, file.parent)
+    grids = {grid.name: grid for grid in study.grids}
+    answer = answer_against_probe(grids["texts"], records)
+    assert answer is not None
+    frame = pandas.DataFrame([asdict(row) for row in records.rows])
+    frame = frame[(frame["grid"] == "texts") & (frame["baseline"] == "none")]
+    scores = frame.pivot_table("score", ["dataset", "encoder"], "decoder").dropna()
+    for decoder in answer.decoders:
+        difference_N = scores[decoder.name] - scores["none + lbfgs"]
+        means = difference_N.groupby("dataset").mean()
+        test = scipy.stats.ttest_1samp(means, 0)
+        assert decoder.combined.difference == pytest.approx(means.mean())
+        assert decoder.combined.p == pytest.approx(test.pvalue, rel=1e-3)
+        expected = pytest.approx(tuple(test.confidence_interval(0.95)), abs=1e-6)
+        assert decoder.combined.interval == expected
+    # a single data set has no such mean
+    assert answer_against_probe(grids["speech"], records) is None
 
 
 @pytest.mark.parametrize("file", BUNDLED, ids=lambda path: path.parent.name)
