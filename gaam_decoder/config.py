@@ -20,7 +20,7 @@ from gaam_cache.common.settings import (
 )
 from gaam_cache.config import WorkerConfig, check_workers
 from gaam_decoder import number_lists
-from gaam_decoder.recipe import NO_TEST
+from gaam_decoder.recipe import DEFAULT_VAL_FRACTION, NO_TEST
 from gaam_decoder.specs import (
     USUAL_DECAY,
     Spec,
@@ -33,7 +33,6 @@ from gaam_decoder.specs import (
 OUT_OF_RANGE = "is out of range"
 FIRST_TUNING_SEED = 1000
 """Least tuning seed where none is given, so that few reporting seeds ever reach it."""
-DEFAULT_VAL_FRACTION = 0.1
 _VALIDATION = "--select val, which holds out a part of train"
 
 
@@ -455,14 +454,19 @@ def _rules_of_validation_split(config: TrainConfig, val_split: str) -> Iterator[
         expected="a third split; --select test chooses on test rows, as every report "
         "says",
     )
-    yield setting_rule(
-        "val_split",
-        "val_fraction",
-        "val_folds",
-        holds=config.val_fraction == DEFAULT_VAL_FRACTION and config.val_folds is None,
-        problem="has all validation rows",
-        expected="no val-fraction or val-folds beside it",
-    )
+    defaults_of_held_out_rows = {
+        "val_fraction": DEFAULT_VAL_FRACTION,
+        "val_folds": None,
+        "split_seed": 0,
+    }
+    for name, default in defaults_of_held_out_rows.items():
+        yield setting_rule(
+            "val_split",
+            name,
+            holds=getattr(config, name) == default,
+            problem="has all validation rows",
+            expected=f"no {name.replace('_', '-')} beside it: no row is held out",
+        )
     yield setting_rule(
         "val_split",
         "folds",

@@ -45,6 +45,7 @@ DEFAULTS_IN_TITLES = {
     "shots": None,
     "fold": None,
     "split_seed": 0,
+    "val_split": None,
     "shuffle": "full",
     "state_scale": "none",
 }

@@ -25,6 +25,8 @@ from gaam_decoder.stats.paired import compare_on_these_rows
 from gaam_decoder.stats.scored import claim_by_score
 
 DEFAULT_BASELINE = "none"
+# The value of ``val_split`` where rows of the train split validate.
+HELD_OUT_ROWS = "held-out rows"
 # Validation rows that choose the penalty of a fit, for a claim on it beside another.
 LEAST_VALIDATION_ROWS = 40
 # Entries of a group that are compared each with each: people can read a matrix of 66.
@@ -733,6 +735,8 @@ def _axis_value(entry: Entry, axis: str) -> str:
     value = entry.recipe.get(axis, entry.runs[0].setting(axis))
     if value is None and axis in UNSET_MEANS_ALL:
         return ALL
+    if value is None and axis == "val_split":
+        return HELD_OUT_ROWS
     return "none" if value is None else str(value)
 
 

@@ -480,6 +480,27 @@ def _leaks(table: Table) -> str | None:
     return "; ".join(leaks) or None
 
 
+def _validation_rows_in_training(table: Table) -> str | None:
+    """A note on rows of a validation split that decoders have learned from."""
+    shared_texts = table.cache.shared_texts or {}
+    recipes = [entry.runs[0].recipe for entry in table.entries]
+    split_pairs = {
+        (recipe.train_split, recipe.val_split)
+        for recipe in recipes
+        if recipe.val_split is not None
+    }
+    parts = []
+    for train, validation in sorted(split_pairs):
+        num_shared = shared_texts.get(validation, {}).get(train, 0)
+        if num_shared:
+            parts.append(
+                f"{num_shared:,} of the {table.cache.rows[validation]:,} rows of "
+                f"'{brief(validation)}' have a text that '{brief(train)}' has, too: "
+                "rows that were learned from have chosen epochs, rates and penalties"
+            )
+    return "; ".join(parts) or None
+
+
 def _train_and_test_splits(table: Table) -> set[tuple[str, str]]:
     """Pairs of a split that decoders learn from or are chosen on, and the test split.
 
@@ -685,6 +706,7 @@ NOTES = (
     ),
     Note("names of the data set", _other_names),
     Note("leaks", _leaks),
+    Note("validation rows in training", _validation_rows_in_training),
     Note(
         "one class",
         _note_naming_entries(

@@ -388,8 +388,9 @@ def _labels_of_rows(table: Table) -> object:
 
 
 def _used_splits(table: Table) -> list[str]:
-    """The splits of a table's rows; further ones do not count."""
-    return table.entries[0].runs[0].recipe.used_splits
+    """The splits of a table's training and test rows; further ones do not count."""
+    recipe = table.entries[0].runs[0].recipe
+    return list(dict.fromkeys([recipe.train_split, recipe.tested_split]))
 
 
 def _hash_of_rows(table: Table) -> str | None:

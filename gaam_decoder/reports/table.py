@@ -636,7 +636,7 @@ class _TableBuilder:
         """Add final models to the first table of their states, or to a new one."""
         runs_by_states: dict[str, list[RunResult]] = {}
         for run in self.choice.runs:
-            if not run.evaluated:
+            if not (run.evaluated or run.tuning_only):
                 runs_by_states.setdefault(run.states, []).append(run)
 
         result = list(tables)

@@ -36,6 +36,8 @@ def simulate_choices(
     on other rows are drawn from a normal distribution with the means and covariances
     of these rows. Each draw chooses its best candidate. The variance is the mean
     squared difference between the test scores of this candidate and the chosen one.
+    Of a single row or group no covariance is known: each candidate counts as the choice
+    of equally many draws.
 
     In simulated experiments, intervals with this variance hold the difference of two
     mechanisms with their best candidates in at least 94 of 100 cases. Without it, they
@@ -57,6 +59,26 @@ def simulate_choices(
     Source: the bootstrap of a selection: Efron 2014, "Estimation and accuracy after
         model selection"; here of the means, which are nearly normal.
     """
+    num_candidates, num_rows = result_CN.shape
+    num_units = num_rows if groups is None else len(groups)
+    if num_units > 1:
+        share_C = _shares_of_draws(result_CN, groups)
+    else:
+        share_C = np.full(num_candidates, 1 / num_candidates)
+    test_score_C = score_CK.mean(1)
+    difference_C = test_score_C - test_score_C[chosen_index]
+    return SimulatedChoices(
+        share=float(share_C.max()), variance=float(share_C @ difference_C**2)
+    )
+
+
+def _shares_of_draws(
+    result_CN: NDArray[Any], groups: RowGroups | None
+) -> NDArray[np.float64]:
+    """The share of draws that choose each candidate, (C,).
+
+    The arguments are those of ``simulate_choices``.
+    """
     mean_C = result_CN.mean(1, dtype=np.float64)
     # covariance of the means of the candidates
     if groups is None:
@@ -74,9 +96,7 @@ def simulate_choices(
     largest_variance = float(covariance_CC.diagonal().max())
     tolerance = ROUNDING * math.sqrt(largest_variance)
     is_best_MC = drawn_mean_MC >= drawn_mean_MC.max(1, keepdims=True) - tolerance
-    share_C = (is_best_MC / is_best_MC.sum(1, keepdims=True)).mean(0)
-    test_score_C = score_CK.mean(1)
-    difference_C = test_score_C - test_score_C[chosen_index]
-    return SimulatedChoices(
-        share=float(share_C.max()), variance=float(share_C @ difference_C**2)
+    share_C: NDArray[np.float64] = (is_best_MC / is_best_MC.sum(1, keepdims=True)).mean(
+        0
     )
+    return share_C

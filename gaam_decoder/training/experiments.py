@@ -16,7 +16,7 @@ import torch
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamNote, GaamWarning
-from gaam_cache.common.messages import did_you_mean, shortened
+from gaam_cache.common.messages import counted, did_you_mean, shortened
 from gaam_cache.config import VALIDATION_NAMES
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
@@ -680,6 +680,17 @@ def _check_validation_rows(config: TrainConfig, cache: EmbeddingCache) -> None:
                 found=f"--set val-split={shortened(config.val_split)}",
                 hint="without val-split, a part of the training rows validates",
             )
+    shared_texts = cache.plan.dataset.shared_texts.get(config.val_split, {})
+    num_shared = shared_texts.get(config.train_split, 0)
+    if num_shared:
+        warnings.warn(
+            f"{counted(num_shared, 'row')} of '{shortened(config.val_split)}' of "
+            f"{len(cache[config.val_split]):,} have a text that "
+            f"'{shortened(config.train_split)}' has, too: rows that are learned from "
+            "choose epochs, rates and penalties",
+            GaamWarning,
+            stacklevel=4,
+        )
 
 
 def _note_unused_validation(config: TrainConfig, cache: EmbeddingCache) -> None:

@@ -19,7 +19,7 @@ from gaam_cache.common.errors import ConfigError, GaamWarning, NotFoundError
 from gaam_cache.common.messages import brief, did_you_mean, shortened
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.decoder import stream_seed
-from gaam_decoder.recipe import NO_TEST, Groups, Recipe
+from gaam_decoder.recipe import Groups, Recipe
 from gaam_decoder.tasks import task_of
 from gaam_decoder.training.partitions import (
     Division,
@@ -221,13 +221,15 @@ def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
     """
     groups = recipe.named_groups
     # a fold tests whole groups
-    if groups is None or recipe.fold or recipe.allow_train_as_test:
+    if groups is None or recipe.fold:
         return
     if groups.kind == "file":
         _check_names_suffice(recipe)
         return
-    # a final model has no test rows
-    splits = [split for split in recipe.used_splits if split != NO_TEST]
+    splits = recipe.used_splits
+    # a final model has no test rows, and training rows may be tested if a user says so
+    if recipe.final or recipe.allow_train_as_test:
+        splits = splits[:-1]
     names_by_split = {
         split: set(read_groups(groups.source, cache, split).names) for split in splits
     }
@@ -236,11 +238,16 @@ def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
         if not shared:
             continue
         use = "tested in" if other == recipe.test_split else "validation rows of"
+        hint = (
+            "--folds 5, which tests whole groups of train-split; or divide the rows "
+            "again: gaam extract --test-groups"
+        )
+        if recipe.val_split in (split, other):
+            hint = "leave val-split out: whole groups of train-split validate then"
         raise ConfigError(
             f"groups of '{split}' are {use} '{other}' too",
             found=f"{len(shared):,}: '{brief(min(shared))}'",
-            hint="--folds 5, which tests whole groups of train-split; or divide the "
-            "rows again: gaam extract --test-groups",
+            hint=hint,
         )
 
 

@@ -926,7 +926,8 @@ def next_commands(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:
     train_rows = rows.get(config.train_split, 0)
     test_rows = rows.get(config.test_split, 0)
     is_small = 0 < test_rows < train_rows < FEW_ROWS
-    if is_small and not config.folds and config.train_rows == (None,):
+    takes_folds = config.train_rows == (None,) and config.val_split is None
+    if is_small and not config.folds and takes_folds:
         lines.append(
             "more test rows: --folds 5 tests on each of the "
             f"{train_rows} training rows once, and leaves these {test_rows} out"

@@ -271,9 +271,13 @@ def _settings_in_words(run: RunResult, config: DecoderConfig, plan: Plan) -> lis
         config.attention, len(config.layers), plan.hidden_size
     )
     formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")
+    settings = dict(run.settings)
+    if run.recipe.val_split is not None:
+        # no row is held out
+        settings.pop("val_fraction", None)
     recipe = ", ".join(
         f"{name}={value}"
-        for name, value in run.settings.items()
+        for name, value in settings.items()
         if value not in (None, False)
     )
     torch_version = brief(str(run.environment.get("torch")))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache.common.errors import ConfigError, GaamNote
+from gaam_cache.common.errors import ConfigError, GaamNote, GaamWarning
 from gaam_decoder import TrainConfig
 from gaam_decoder.training.data import labels_by_seed, prepare_data
 from gaam_decoder.training.experiments import plan_experiments
@@ -167,8 +167,13 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "folds": ({"folds": 3}, "is for a test split"),
     "few rows": ({"train_rows": (30,)}, "which --train-rows counts"),
     "no such split": ({"val_split": "dev"}, "no split with labels 'dev'"),
+    "a split seed": ({"split_seed": 3}, "has all validation rows"),
     "speakers who train": (
         {"groups": "shared"},
+        "groups of 'train' are validation rows of 'validation' too",
+    ),
+    "speakers who train, where training rows are tested": (
+        {"groups": "shared", "test_split": "train", "allow_train_as_test": True},
         "groups of 'train' are validation rows of 'validation' too",
     ),
     "a file of speakers": ({"groups": "lines.txt"}, "no training row is held out"),
@@ -206,12 +211,111 @@ def test_an_unused_validation_split_is_named(cache: Path, tmp_path: Path) -> Non
         train_single_run(config)
 
 
-def test_a_report_says_which_rows_choose(cache: Path, tmp_path: Path) -> None:
+def test_a_report_tells_decoders_with_and_without_the_split_apart(
+    cache: Path, tmp_path: Path
+) -> None:
     for val_split in (None, "validation"):
-        config = config_for(cache, tmp_path / "runs", val_split=val_split, probe=True)
+        config = config_for(
+            cache, tmp_path / "runs", val_split=val_split, probe=True, seeds="0-5"
+        )
         gaam_decoder.train(config)
-    text = gaam_decoder.report(tmp_path / "runs").text()
+    report = gaam_decoder.report(tmp_path / "runs", pairs="val_split")
+    text = report.text()
     assert (
         "select val: validation rows, a part of the training split, or the rows of the "
         "split 'validation' choose the epoch"
     ) in text
+    assert "val-split validation minus val-split held-out rows" in text
+    titles = [run.title for run in gaam_decoder.load_runs(tmp_path / "runs")]
+    assert len(set(titles)) == len(titles) == 4
+    # each decoder is compared with the probe of the same validation rows
+    [table] = report.tables
+    means = {
+        (entry.head, entry.recipe.get("val_split")): entry.default_score.mean
+        for entry in table.entries
+    }
+    for entry in table.entries:
+        if entry.probe_comparison:
+            val_split = entry.recipe.get("val_split")
+            mean = means["linear", val_split]
+            mean_of_probe = means["lbfgs", val_split]
+            assert mean is not None
+            assert mean_of_probe is not None
+            found = entry.probe_comparison.claim.difference
+            assert found == pytest.approx(mean - mean_of_probe)
+    assert sum(entry.probe_comparison is not None for entry in table.entries) == 2
+
+
+def test_validation_rows_that_were_learned_from_are_named(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    label_N = np.arange(60) % 3
+    x_NLD = generator.normal(size=(60, 2, 5)).astype(np.float32)
+    splits = {
+        "train": (x_NLD, label_N),
+        "validation": (x_NLD[:30], label_N[:30]),
+        "test": (-x_NLD, label_N),
+    }
+    with pytest.warns(GaamWarning):
+        gaam_cache.write(tmp_path / "cache", splits)
+    config = config_for(tmp_path / "cache", tmp_path / "runs", val_split="validation")
+    with pytest.warns(GaamWarning, match="30 rows of 'validation' of 30 have a text"):
+        train_single_run(config)
+    text = gaam_decoder.report(tmp_path / "runs").text()
+    assert "30 of the 30 rows of 'validation' have a text that 'train' has, too" in text
+
+
+@pytest.mark.parametrize("groups", [None, "shared"])
+def test_of_one_validation_row_or_speaker_the_choice_is_a_guess(
+    groups: str | None, tmp_path: Path
+) -> None:
+    """Any rate counts as likely, so that the interval is wider, and known."""
+    generator = np.random.default_rng(4)
+    num_rows = {"train": 30, "validation": 6 if groups else 1, "test": 40}
+    splits: dict[str, Any] = {}
+    for split, count in num_rows.items():
+        class_N = np.arange(count) % 3
+        x_NLD = generator.normal(size=(count, 2, 5)) + class_N[:, None, None]
+        splits[split] = (x_NLD.astype(np.float32), class_N)
+    columns = {
+        "shared": {
+            "train": [str(row // 3) for row in range(30)],
+            "validation": ["one"] * num_rows["validation"],
+            "test": [f"test {row // 2}" for row in range(40)],
+        }
+    }
+    gaam_cache.write(tmp_path / "cache", splits, columns=columns)
+    config = config_for(
+        tmp_path / "cache",
+        tmp_path / "runs",
+        lr=(1e-5, 0.1),
+        tune_seeds=(7, 8),
+        seeds="0-5",
+        groups=groups,
+        val_split="validation",
+    )
+    gaam_decoder.train(config)
+    [table] = gaam_decoder.report(config.runs).tables
+    [entry] = table.entries
+    [choices] = entry.simulated_choices
+    assert choices.share == 0.5
+    assert np.isfinite(choices.variance)
+    interval = entry.default_score.seeds_rows_interval
+    assert interval is not None
+    assert np.isfinite(interval).all()
+    assert "(edge)" not in entry.label
+
+
+def test_a_final_model_has_no_line_for_its_tuning_seeds(
+    cache: Path, tmp_path: Path
+) -> None:
+    config = config_for(
+        cache,
+        tmp_path / "runs",
+        lr=(1e-5, 0.1),
+        tune_seeds=(7, 8),
+        test_split="none",
+        val_split="validation",
+    )
+    gaam_decoder.train(config)
+    [table] = gaam_decoder.report(config.runs).tables
+    assert [model.seeds for model in table.final_models] == [(0, 1)]
