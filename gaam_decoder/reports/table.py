@@ -472,7 +472,10 @@ class _TableBuilder:
                 self.tests, self.all_entries, pairs_of_tables, strict=True
             )
         ]
-        return _tell_caches_apart(self._add_final_models(tables))
+        tables = self._add_final_models(tables)
+        # runs are read in the order of their folders, which says nothing of data sets
+        tables.sort(key=lambda table: (table.cache.dataset, table.cache.encoder))
+        return _tell_caches_apart(tables)
 
     def _choose_and_group(
         self, runs: Sequence[RunResult]

@@ -128,6 +128,13 @@ def test_the_mean_is_that_of_statsmodels_from_the_differences_of_single_tables()
     assert found["std_error"] == pytest.approx(reference.sd_eff_w_re_hksj, rel=1e-5)
 
 
+def test_tables_are_in_the_order_of_data_sets_and_encoders() -> None:
+    tables = report(all_runs()[::-1]).tables
+    names = [(table.cache.dataset, table.cache.encoder) for table in tables]
+    assert names == sorted(names)
+    assert len(names) == len(GAINS) * len(ENCODERS)
+
+
 def test_a_data_set_with_all_its_encoders_counts_once() -> None:
     decoder = decoder_of(whole_report().sections_over_sets[0])
     assert len(decoder["data_sets"]) == len(GAINS)
