@@ -656,7 +656,8 @@ Section = Annotated[
         metavar="NAME",
         help="Write this section alone, in any format: pairs, scores, calibration, "
         "curves, learned, gates, grid, importance, published, across, "
-        "across-scores, across-sets, across-learned, encoders, encoders-sets. The end "
+        "across-probe, across-scores, across-sets, across-learned, encoders, "
+        "encoders-sets. The end "
         "of a report names those that it has.",
         rich_help_panel=OUTPUT,
     ),

@@ -1,10 +1,11 @@
 """The answers of a study, from its records alone: one for every grid and baseline."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gaam_decoder.grids.recipe import Grid
 from gaam_decoder.grids.records import CellKey, DecoderRow, Records
+from gaam_decoder.number_lists import EACH
 from gaam_decoder.reports.over_sets import (
     AnswerOverSets,
     CellDifference,
@@ -21,6 +22,10 @@ from gaam_decoder.stats.scores.base import Score
 
 PROBE_ATTENTION = "none"
 """Mechanism of the linear probe."""
+INPUTS = ("layers", "train_rows", "pool", "val_split")
+"""Settings of a training that decide what a decoder reads and learns from."""
+NO_EQUIVALENCE = 1e-12
+"""A margin within which nothing is shown to lie."""
 
 
 def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
@@ -46,11 +51,16 @@ def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
 def answer_against_probe(grid: Grid, records: Records) -> AnswerOverSets | None:
     """The mean differences of all decoders to the linear probe, over data sets.
 
-    Records hold no errors of these differences, so that each data set counts alike.
+    Records hold no errors of these differences, so that each data set counts alike, and
+    nothing is called equivalent: an observed difference of zero is no evidence.
 
     Returns:
-        None where fewer than two data sets have a probe.
+        None where fewer than two data sets have a probe, or where decoders of a cell
+        read other layers or learn from other rows than its probe.
     """
+    inputs = {str([options.get(name) for name in INPUTS]) for options in grid.train}
+    if len(inputs) > 1 or any(_has_several_inputs(options) for options in grid.train):
+        return None
     # a decoder has the same score in the rows of every baseline
     rows = [
         row
@@ -80,7 +90,7 @@ def answer_against_probe(grid: Grid, records: Records) -> AnswerOverSets | None:
             results=results,
             baseline=grid.task.probe,
             score=grid.score,
-            margin=grid.margin,
+            margin=NO_EQUIVALENCE,
         )
     )
     return answer if answer.decoders and not answer.is_of_one_set else None
@@ -100,7 +110,15 @@ def _beside(row: DecoderRow, probe: DecoderRow, score: Score) -> CellDifference 
         shared_variance=0.0,
         interval=None,
         verdict=NO_CLAIM,
-        why_left_out=FEW_SEEDS if row.seeds < LEAST_SEEDS else "",
+        why_left_out=FEW_SEEDS if row.seeds - row.failed < LEAST_SEEDS else "",
+    )
+
+
+def _has_several_inputs(options: Mapping[str, object]) -> bool:
+    """Whether a training of a grid gives several sets of layers or rows."""
+    return any(
+        isinstance(value, list) or value == EACH or "," in str(value)
+        for value in (options.get(name) for name in INPUTS)
     )
 
 

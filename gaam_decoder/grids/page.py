@@ -19,8 +19,8 @@ from gaam_decoder.reports.over_sets import AnswerOverSets
 from gaam_decoder.reports.over_sets_pictures import forest_picture, overview_picture
 from gaam_decoder.reports.over_sets_text import (
     decoders_sheet,
-    note_against_probe,
     notes_on_method,
+    probe_sheet,
     robustness_sheet,
     sentence_against_probe,
 )
@@ -115,8 +115,9 @@ def _section(
     against_probe = answer_against_probe(grid, records)
     if against_probe is not None:
         lines += [f"{escape_markdown(sentence_against_probe(against_probe))}.", ""]
-        note = f"{note_against_probe(against_probe)}; each data set counts alike"
-        lines += [*items([note]), ""]
+        lines += [pipe(probe_sheet(against_probe)), ""]
+        notes = [*against_probe.left_out, "each data set counts alike in this table"]
+        lines += [*items(notes), ""]
 
     forests = _forests(grid, answers)
     for picture in forests:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gaam_cache.common.messages import brief, join_first
+from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.analysis.learned import is_density
 from gaam_decoder.reports.cells import Cell, Text, p_value, range_cell
@@ -27,7 +27,7 @@ from gaam_decoder.reports.over_sets import (
     DecoderOverSets,
     mean_of_all,
 )
-from gaam_decoder.reports.wording import NAMED, in_sentence, with_verb
+from gaam_decoder.reports.wording import NAMED, enumerated, in_sentence, with_verb
 from gaam_decoder.stats.across import (
     FEW_SEEDS,
     LEAST_SETS,
@@ -104,7 +104,13 @@ def sentence_against_probe(answer: AnswerOverSets) -> str:
     Args:
         answer: over several data sets, with the linear probe as the baseline.
     """
-    score = answer.all_results.score
+    all_results = answer.all_results
+    score = all_results.score
+    by_score = "" if all_results.is_usual_score else f" by {score.title}"
+    start = (
+        f"Compared with {all_results.baseline} on the same states{by_score}, over "
+        f"{answer.in_words}"
+    )
     by_verdict: dict[str, list[DecoderOverSets]] = {}
     for decoder in answer.decoders:
         by_verdict.setdefault(decoder.combined.verdict, []).append(decoder)
@@ -113,35 +119,41 @@ def sentence_against_probe(answer: AnswerOverSets) -> str:
         decoders = by_verdict.get(verdict, [])
         if not decoders:
             continue
-        subject = with_verb([in_sentence(decoder.name) for decoder in decoders])
-        words = f"{subject} {verdict}"
-        if len(decoders) == len(answer.decoders) and verdict == stats.NO_CLAIM:
-            words = "there is no verdict"
-        elif verdict == stats.NO_CLAIM:
-            words = f"{subject} without a verdict"
+        names = [in_sentence(decoder.name) for decoder in decoders]
+        verb = "is" if len(names) == 1 else "are"
+        words = f"{enumerated(names, MOST_NAMED)} {verb} {verdict}"
+        if verdict == stats.NO_CLAIM:
+            words = (
+                f"there is no verdict on {enumerated(names, MOST_NAMED)}, which takes "
+                f"{LEAST_SETS} data sets"
+            )
+        elif verdict == "equivalent":
+            words += f" within {score.size(all_results.margin)}"
         clauses.append(f"{words} ({_spread_in_words(decoders, score)})")
-    return (
-        f"Compared with {answer.all_results.baseline} on the same states, over "
-        f"{answer.in_words}: {'; '.join(clauses)}"
-    )
+    return f"{start}: {'; '.join(clauses)}"
 
 
-def note_against_probe(answer: AnswerOverSets) -> str:
-    """The difference of every decoder to the linear probe, with its interval."""
+def probe_sheet(answer: AnswerOverSets) -> Sheet:
+    """The difference of every decoder to the linear probe, a line for each."""
     score = answer.all_results.score
-    differences = []
+    header = [
+        "decoder",
+        "verdict",
+        "difference",
+        UNCORRECTED,
+        "another data set",
+        "sets",
+        "p Holm",
+    ]
+    lines = []
     for decoder in answer.decoders:
-        combined = decoder.combined
-        interval = interval_in_sign_of_score(combined.interval, score)
-        differences.append(
-            f"{in_sentence(decoder.name)} "
-            f"{score.difference(in_sign_of_score(combined.difference, score))} "
-            f"({score.span(interval, signed=True)})"
-        )
-    return (
-        f"differences to {answer.all_results.baseline}, with uncorrected 95% intervals "
-        f"(Holm in a family of its own): {join_first(differences, MOST_NAMED)}"
+        cells = _decoder_cells(answer, decoder)
+        lines.append([cells[name] for name in header])
+    caption = (
+        f"mean difference to {answer.all_results.baseline} on the same states over "
+        f"{answer.in_words}, {score.difference_unit}; Holm in a family of its own"
     )
+    return Sheet(caption, header, lines)
 
 
 def _by_kind(answer: AnswerOverSets) -> list[tuple[str, AnswerOverSets]]:

@@ -1,4 +1,4 @@
-"""Try a decoder or loss with code of a user's own, before and after a training.
+"""Try a decoder with code of a user's own, before and after it is trained.
 
 S seeds, B rows, L layers, D hidden size, C outputs.
 """
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamWarning
@@ -20,11 +19,9 @@ from gaam_decoder.decoder import (
     build_decoder,
     without_random_numbers,
 )
-from gaam_decoder.losses.base import weighted_mean
 from gaam_decoder.optimizers.base import Stacked
 from gaam_decoder.runs.write import SeedResult
-from gaam_decoder.specs import Spec, build, head_class, is_foreign, own_code
-from gaam_decoder.tasks import Task
+from gaam_decoder.specs import head_class, is_foreign, own_code
 
 ROWS_TRIED = 3
 """Random rows on which a decoder is tried, together and one at a time."""
@@ -80,46 +77,6 @@ def check_own_decoder(spec: DecoderSpec) -> None:
             f"'{spec.attention}' + '{spec.head}'", "forward runs in training"
         ):
             _check_state_is_saved(spec, x_BLD)
-
-
-def check_own_loss(spec: Spec, task: Task, num_outputs: int, num_seeds: int) -> None:
-    """Refuse a user's own loss that cannot train, before a run of it is begun.
-
-    Args:
-        spec: of the loss.
-        task: of the cache.
-        num_outputs: C.
-        num_seeds: seeds that are trained; several are mapped over, as in training.
-
-    Raises:
-        ConfigError: its code fails, or gives no mean of a batch.
-    """
-    if not is_foreign(spec, "loss"):
-        return
-    loss = build(spec, "loss")
-    shape = (min(num_seeds, 2), ROWS_TRIED, num_outputs)
-    generator = torch.Generator().manual_seed(0)
-    logits_SBC = torch.randn(shape, generator=generator).requires_grad_()
-    # 0 and 1 are numbers as well as labels
-    targets = torch.randint(2, shape, generator=generator)
-    if task.has_classes:
-        targets = targets.argmax(-1)
-    targets = task.learned_targets(targets)
-
-    def loss_of_seed(logits_BC: Tensor, target_B: Tensor) -> Tensor:
-        return weighted_mean(loss, logits_BC, target_B, weight_B=None)
-
-    expected = (
-        f"__call__ takes logits {shape[1:]} and targets {tuple(targets.shape[1:])}, "
-        "and gives a mean that has a gradient"
-    )
-    with own_code(spec, "loss", expected), without_random_numbers(has_own_code=True):
-        # a single seed is trained without vmap, which not every loss allows
-        if num_seeds == 1:
-            mean_loss = loss_of_seed(logits_SBC[0], targets[0])
-        else:
-            mean_loss = vmap(loss_of_seed)(logits_SBC, targets).sum()
-        torch.autograd.grad(mean_loss, logits_SBC)
 
 
 def _check_names_of_weights(decoder: Decoder, spec: DecoderSpec) -> None:

@@ -500,10 +500,16 @@ class _Sweep:
                 lease.release()
 
             # the next turn of the loop publishes what is trained here
-            holders = [
-                self._train_seed_batch(experiment, batch, data, engine)
-                for batch in seed_batches
-            ]
+            try:
+                holders = [
+                    self._train_seed_batch(experiment, batch, data, engine)
+                    for batch in seed_batches
+                ]
+            except Exception:
+                # such as a loss of a user's own that fails in its first step: the files
+                # of seed batches without a trained epoch would be an unfinished run
+                self._remove_unfinished_work(experiment)
+                raise
             workers_ahead = [holder for holder in holders if holder is not None]
             if workers_ahead and len(workers_ahead) == len(seed_batches):
                 return workers_ahead[0]

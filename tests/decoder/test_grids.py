@@ -609,6 +609,17 @@ def test_differences_to_the_probe_are_those_of_a_t_test_over_data_sets() -> None
         assert decoder.combined.p == pytest.approx(test.pvalue, rel=1e-3)
         expected = pytest.approx(tuple(test.confidence_interval(0.95)), abs=1e-6)
         assert decoder.combined.interval == expected
+    # an observed difference of zero is no evidence that two are equivalent
+    assert {decoder.combined.verdict for decoder in answer.decoders} == {
+        "worse",
+        "undecided",
+    }
+    failed = [replace(row, failed=1) for row in records.rows]
+    assert answer_against_probe(grids["texts"], Records(tuple(failed))) is None
+    # decoders of other layers are not compared with the probe
+    trainings = ({"attn": ["none"]}, {"attn": ["mha"], "layers": "1", "probe": False})
+    other = replace(grids["texts"], train=trainings)
+    assert answer_against_probe(other, records) is None
     # a single data set has no such mean
     assert answer_against_probe(grids["speech"], records) is None
 

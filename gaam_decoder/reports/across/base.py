@@ -61,11 +61,10 @@ def across_sections(
         return []
     num_corrected = _num_corrected(cells)
     answers = answers_over_sets(cells.results(), factors, num_corrected)
-    # the baseline of the other answers is compared with the probe, too
     against_probe = [
         answer
         for answer in answers_over_sets(
-            cells.results_against_probe(), factors, num_corrected + 1
+            cells.results_against_probe(), factors, _num_corrected_beside_probe(cells)
         )
         if answer.decoders and not answer.is_of_one_set
     ]
@@ -107,6 +106,20 @@ def _section_without_answer(cells: Cells) -> Section:
 def _num_corrected(cells: Cells) -> int:
     """The most decoders that Holm corrects for in a table, also those left out."""
     return max(cell.table.num_tests.get(cells.head, 0) for cell in cells.cells)
+
+
+def _num_corrected_beside_probe(cells: Cells) -> int:
+    """The most comparisons with the probe that Holm corrects for in a table.
+
+    It counts decoders that filters left out, and every baseline.
+    """
+    comparisons = [
+        entry.probe_comparison
+        for cell in cells.cells
+        for entry in cell.entries.values()
+        if entry.probe_comparison
+    ]
+    return max((found.claim.num_tests for found in comparisons), default=0)
 
 
 def _nothing_compared(tables: Sequence[Table]) -> ConfigError:

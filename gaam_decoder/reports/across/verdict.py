@@ -10,9 +10,9 @@ from gaam_decoder.reports.over_sets_pictures import forest_picture, overview_pic
 from gaam_decoder.reports.over_sets_text import (
     answer_values,
     decoders_sheet,
-    note_against_probe,
     notes_on,
     notes_on_cells,
+    probe_sheet,
     scores_sheet,
     sentence,
     sentence_against_probe,
@@ -35,7 +35,7 @@ class Verdict(AcrossWriter):
         answers: Sequence[AnswerOverSets],
         against_probe: Sequence[AnswerOverSets],
     ) -> Iterator[Section]:
-        """Three sections: the answer, every score, and every difference."""
+        """The answer, the differences to the probe, every score, every difference."""
         sentences = _sentences(answers, against_probe)
         # the tables of all cells have the same score and margin of equivalence
         first_table = cells.cells[0].table
@@ -44,7 +44,7 @@ class Verdict(AcrossWriter):
             heading="Over all data sets",
             lead=". ".join(sentences),
             answers=sentences,
-            lines=[*notes_on(answers), *map(note_against_probe, against_probe)],
+            lines=notes_on(answers),
             values={
                 "baseline": cells.baseline,
                 "head": cells.head,
@@ -62,6 +62,16 @@ class Verdict(AcrossWriter):
                 pictures=list(_pictures(answers)),
             ),
         )
+        if against_probe:
+            left_out = [line for answer in against_probe for line in answer.left_out]
+            yield Section(
+                name="across-probe",
+                heading="Beside the linear probe",
+                lines=list(dict.fromkeys(left_out)),
+                make=lambda: Parts(
+                    sheets=[probe_sheet(answer) for answer in against_probe]
+                ),
+            )
         if any(answer.decoders for answer in answers):
             yield Section(
                 name="across-scores",

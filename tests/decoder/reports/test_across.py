@@ -692,11 +692,18 @@ def test_the_probe_is_compared_over_data_sets_with_decoders_and_the_baseline() -
 
 
 def test_filters_make_no_p_beside_the_probe_smaller() -> None:
+    """Also where a table has several baselines, one for each rate."""
     runs = all_runs(encoders=ENCODERS[:1]) + probes_of(0.72)
-    whole = against_probe(made_of(runs))["none"]
-    filtered = against_probe(made_of(runs, attn=["none", "gaam"]))["none"]
-    assert filtered["p"] == pytest.approx(whole["p"])
-    assert filtered["p_holm"] >= whole["p_holm"] - 1e-12
+    for number in range(6):
+        runs += [run_of(number, "bert", name, lr=0.5) for name in ("none", "gaam")]
+    whole = against_probe(made_of(runs))
+    filtered = against_probe(made_of(runs, attn=["none", "gaam"]))
+    assert len(whole) == 5
+    smallest = min(whole.values(), key=lambda decoder: decoder["p"])
+    assert smallest["p_holm"] == pytest.approx(5 * smallest["p"])
+    for name, decoder in filtered.items():
+        assert decoder["p"] == pytest.approx(whole[name]["p"])
+        assert decoder["p_holm"] >= whole[name]["p_holm"] - 1e-12
 
 
 def test_a_probe_that_does_not_beat_all_decoders_stands_second() -> None:
@@ -704,7 +711,25 @@ def test_a_probe_that_does_not_beat_all_decoders_stands_second() -> None:
     first, second = section.answers
     assert first.startswith("Over 6 data sets")
     assert second.startswith("Compared with logistic regression")
-    assert any(line.startswith("differences to logistic") for line in section.lines)
+
+
+def test_a_section_has_every_difference_to_the_probe() -> None:
+    made = report(all_runs(encoders=ENCODERS[:1]) + probes_of(0.95, sets=5))
+    values = against_probe(made.sections_over_sets[0])
+    table = list(csv.DictReader(io.StringIO(made.text("csv", section="across-probe"))))
+    assert {line["decoder"] for line in table} == values.keys()
+    for line in table:
+        assert line["verdict"] == values[line["decoder"]]["verdict"] == "worse"
+        assert line["sets"] == "5"
+    # the data set without a probe is named
+    assert "set5 through bert" in made.text(section="across-probe")
+
+
+def test_the_sentence_on_the_probe_names_another_score() -> None:
+    runs = all_runs(encoders=ENCODERS[:1]) + probes_of(0.95)
+    section = made_of(runs, score="log-loss")
+    [sentence] = [text for text in section.answers if text.startswith("Compared")]
+    assert " on the same states by log loss, over " in sentence
 
 
 def test_without_probes_nothing_is_said_of_them() -> None:
