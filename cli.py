@@ -35,7 +35,7 @@ from gaam_cache.common.messages import tell
 from gaam_cache.common.paths import absolute_path, shown_path, suggest_folder
 from gaam_cache.common.settings import data_path
 from gaam_cache.common.terminal import show_progress
-from gaam_cache.config import ExtractConfig, ImportConfig
+from gaam_cache.config import VALIDATION_NAMES, ExtractConfig, ImportConfig
 from gaam_decoder.config import PlantConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -404,6 +404,12 @@ def _suggest_training(
         missing = "train" if train_split == "test" else "test"
         tell(f"no split '{missing}': --folds 5 tests on parts of '{train_split}'")
         options += " --folds 5"
+    else:
+        from gaam_cache.store.plan import read_plan
+
+        labelled = set(summary.rows) - set(read_plan(Path(summary.path)).unlabelled)
+        for split in (labelled - {train_split}) & set(VALIDATION_NAMES):
+            options += f" --set val-split={split}"
     tell(f"next: gaam train --cache {shlex.quote(shown_path(summary.path))} {options}")
 
 

@@ -471,8 +471,15 @@ def _rules_of_validation_split(config: TrainConfig, val_split: str) -> Iterator[
         "val_split",
         "folds",
         holds=config.folds is None,
-        problem="is for a test split",
-        expected="one of the two: every fold holds out validation rows of its own",
+        problem="plays no part with --folds, which hold out rows of train-split",
+        expected="one of the two",
+    )
+    yield setting_rule(
+        "final",
+        "val_split",
+        holds=not config.final,
+        problem="trains what is tested already: no training row is held out",
+        expected="one of the two",
     )
     yield setting_rule(
         "val_split",

@@ -115,6 +115,10 @@ def _check_fields(job: Job, plan: Plan) -> None:
         fields_now.pop(name, None)
         fields_then.pop(name, None)
     lines = explain_differences(fields_now, fields_then, plan)
+    remedy = REMEDY
+    if set(plan.rows) != set(job.fields["rows"]):
+        splits = " ".join(f"--split {name}" for name in plan.rows)
+        remedy = f"{splits} names the splits of that cache; {REMEDY}"
     if lines:
         raise ConfigError(
             "the states are those of other rows, another encoder or other settings; "
@@ -122,7 +126,7 @@ def _check_fields(job: Job, plan: Plan) -> None:
             expected="differences in labels and kept columns alone",
             found="\n".join([*lines, *_differing_reading(job, plan)]),
             where=str(job.config.states_from),
-            hint=REMEDY,
+            hint=remedy,
         )
 
 

@@ -51,6 +51,8 @@ class TableGroups:
     unknown_relations: tuple[str, ...]
     # name of a kept column that every part records -> its values, as numbers
     columns: dict[str, Numbers]
+    # the column that the report was asked to group by, if no training divided by it
+    unknown_to_training: str | None = None
 
     def in_words(self) -> str:
         """Such as ``12 groups of 'who'``; empty where rows are the unit."""
@@ -123,6 +125,9 @@ def table_groups(
             for name, number_N in numbers_by_name.items()
             if name in recorded_names
         },
+        unknown_to_training=(
+            None if requested_column in _relations(tests, ()) else requested_column
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gaam_cache.common.messages import brief, counted, join_first
+from gaam_cache.config import VALIDATION_NAMES
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import (
@@ -39,6 +40,7 @@ NO_CONTROL = "no control: only 'gaam train --attn none' shows whether a mechanis
 # with fewer test rows, one row is more than three points; the same limit holds for the
 # validation rows that choose an epoch
 FEW_ROWS = 30
+MANY_ROWS = 500  # validation rows that choose a penalty well
 MOST_NAMED = 8  # decoders that a note names; it counts the rest
 INTERVALS = (
     "95% CI: a confidence interval of the mean over {}; it does not predict what "
@@ -571,14 +573,67 @@ def _against_probe(table: Table) -> str | None:
     )
 
 
+def _penalty_of_probe(table: Table) -> str | None:
+    """A note on what a claim beside the linear probe does not know: its penalty."""
+    has_claim = any(
+        entry.probe_comparison.claim.verdict in ("better", "worse")
+        for entry in table.entries
+        if entry.probe_comparison
+    )
+    probes = [entry for entry in table.entries if entry.is_probe]
+    num_rows = min(map(_num_validation_rows, probes), default=math.inf)
+    # few rows have a note of their own
+    if not has_claim or not FEW_ROWS <= num_rows < MANY_ROWS:
+        return None
+    return (
+        f"{num_rows:,.0f} validation rows chose the penalty of {table.task.probe}: "
+        "other rows might have chosen another one, which no interval includes"
+    )
+
+
+def _which_rows_chose(table: Table) -> str | None:
+    """A note on a validation split: whether its rows chose, or none of them did."""
+    recipes = [entry.runs[0].recipe for entry in table.entries if entry.select == "val"]
+    val_splits = {recipe.val_split for recipe in recipes}
+    named = sorted(split for split in val_splits if split is not None)
+    if named:
+        names = " and of ".join(f"'{brief(split)}'" for split in named)
+        text = f"the rows of {names} chose epochs, rates and penalties"
+        return text + (", where a decoder names them" if None in val_splits else "")
+    used = {name for recipe in recipes for name in recipe.used_splits}
+    for split in VALIDATION_NAMES:
+        if recipes and split in table.cache.rows and split not in used:
+            train = brief(recipes[0].train_split)
+            return (
+                f"'{split}' is not used: rows held out of '{train}' chose epochs, "
+                "rates and penalties"
+            )
+    return None
+
+
+def _untrained_groups(table: Table) -> str | None:
+    """A note on groups of --groups that may be in training and test rows."""
+    column = table.groups.unknown_to_training if table.groups else None
+    if column is None:
+        return None
+    return (
+        f"training did not know the groups of '{brief(column)}': one may have training "
+        f"and test rows, which inflates {table.task.score_title}"
+    )
+
+
 def _few_validation_rows(entry: Entry) -> bool:
     """Whether few validation rows chose the epoch, or the value of a fitted head."""
     if entry.select != "val":
         return False
-    num_expected = _expected_validation_rows(entry)
-    fewest = min(_recorded_validation_rows(run) or num_expected for run in entry.runs)
     # 0: the number of training rows, and so the expected number, is unknown
-    return 0 < fewest < FEW_ROWS
+    return 0 < _num_validation_rows(entry) < FEW_ROWS
+
+
+def _num_validation_rows(entry: Entry) -> float:
+    """The fewest validation rows of the runs of an entry."""
+    num_expected = _expected_validation_rows(entry)
+    return min(_recorded_validation_rows(run) or num_expected for run in entry.runs)
 
 
 def _recorded_validation_rows(run: RunResult) -> int:
@@ -723,6 +778,9 @@ NOTES = (
     ),
     Note("not compared", _not_compared),
     Note("linear probe", _against_probe),
+    Note("penalty of the probe", _penalty_of_probe),
+    Note("validation split", _which_rows_chose),
+    Note("groups of a report", _untrained_groups),
     Note("few training rows", _few_training_rows),
     Note(
         "too short",

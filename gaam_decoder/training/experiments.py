@@ -677,17 +677,43 @@ def _check_validation_rows(config: TrainConfig, cache: EmbeddingCache) -> None:
                 found=f"--set val-split={shortened(config.val_split)}",
                 hint="without val-split, a part of the training rows validates",
             )
-    shared_texts = cache.plan.dataset.shared_texts.get(config.val_split, {})
-    num_shared = shared_texts.get(config.train_split, 0)
-    if num_shared:
-        warnings.warn(
-            f"{counted(num_shared, 'row')} of '{shortened(config.val_split)}' of "
-            f"{len(cache[config.val_split]):,} have a text that "
-            f"'{shortened(config.train_split)}' has, too: rows that are learned from "
-            "choose epochs, rates and penalties",
-            GaamWarning,
-            stacklevel=4,
-        )
+    _check_known_validation_rows(config.val_split, config, cache)
+
+
+def _check_known_validation_rows(
+    val_split: str, config: TrainConfig, cache: EmbeddingCache
+) -> None:
+    """Refuse a validation split of test rows; warn of some, and of training rows.
+
+    Raises:
+        ConfigError: each of its rows has the text of a test row.
+    """
+    num_rows = len(cache[val_split])
+    shared_texts = cache.plan.dataset.shared_texts.get(val_split, {})
+    effects = {
+        config.train_split: "rows that are learned from choose epochs, rates and "
+        "penalties",
+        config.test_split: "test rows choose epochs, rates and penalties, which "
+        "inflates the score",
+    }
+    for split, effect in effects.items():
+        num_shared = shared_texts.get(split, 0)
+        if num_shared == num_rows and split == config.test_split:
+            raise ConfigError(
+                f"the validation rows are rows of '{shortened(split)}'",
+                expected="a split with rows of its own",
+                found=f"each of the {num_rows:,} rows of '{shortened(val_split)}' has "
+                f"a text of '{shortened(split)}'",
+                hint="without val-split, a part of the training rows validates",
+            )
+        if num_shared:
+            warnings.warn(
+                f"{num_shared:,} of the {counted(num_rows, 'row')} of "
+                f"'{shortened(val_split)}' have a text that '{shortened(split)}' has, "
+                f"too: {effect}",
+                GaamWarning,
+                stacklevel=5,
+            )
 
 
 def _note_unused_validation(config: TrainConfig, cache: EmbeddingCache) -> None:
@@ -789,6 +815,8 @@ def _check_names(
         hint = did_you_mean(name, existing)
         if not hint and name == config.train_split:
             hint = _train_split_hint(config, labelled)
+        elif not hint and name == config.val_split:
+            hint = _val_split_hint(name, labelled)
         elif not hint and name == config.test_split:
             hint = "--folds 5 tests on parts of train-split"
         raise ConfigError(
@@ -797,6 +825,15 @@ def _check_names(
             where=str(cache.root),
             hint=hint,
         )
+
+
+def _val_split_hint(val_split: str, labelled: Sequence[str]) -> str:
+    """What the user can do if the cache lacks the validation split."""
+    same_split = [name for name in labelled if name in VALIDATION_NAMES]
+    if same_split and val_split in VALIDATION_NAMES:
+        return f"--set val-split={same_split[0]}"
+    splits = " ".join(f"--split {shortened(name)}" for name in [*labelled, val_split])
+    return f"gaam extract {splits} --out ANOTHER reads that split too"
 
 
 def _train_split_hint(config: TrainConfig, labelled: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from gaam_cache.common.cells import is_blank, lookalike_groups
 from gaam_cache.common.errors import ConfigError, GaamWarning, NotFoundError
-from gaam_cache.common.messages import brief, did_you_mean, shortened
+from gaam_cache.common.messages import brief, counted, did_you_mean, shortened
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Groups, Recipe
@@ -233,20 +233,22 @@ def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
     names_by_split = {
         split: set(read_groups(groups.source, cache, split).names) for split in splits
     }
-    for split, other in combinations(splits, 2):
+    # training and test rows first: without val-split they have to be mended as well
+    pairs = sorted(combinations(splits, 2), key=lambda pair: recipe.val_split in pair)
+    for split, other in pairs:
         shared = names_by_split[split] & names_by_split[other]
         if not shared:
             continue
         use = "tested in" if other == recipe.test_split else "validation rows of"
-        hint = (
-            "--folds 5, which tests whole groups of train-split; or divide the rows "
-            "again: gaam extract --test-groups"
-        )
-        if recipe.val_split in (split, other):
-            hint = "leave val-split out: whole groups of train-split validate then"
+        hint = "leave val-split out: whole groups of train-split validate then"
+        if recipe.val_split not in (split, other):
+            hint = (
+                "--folds 5, without val-split, which tests whole groups of "
+                "train-split; or divide the rows again: gaam extract --test-groups"
+            )
         raise ConfigError(
             f"groups of '{split}' are {use} '{other}' too",
-            found=f"{len(shared):,}: '{brief(min(shared))}'",
+            found=f"{counted(len(shared), 'group')}, such as '{brief(min(shared))}'",
             hint=hint,
         )
 
@@ -262,6 +264,8 @@ def _check_names_suffice(recipe: Recipe) -> None:
             "a file of --groups names training rows, and no training row is held out",
             expected="a kept column of the cache, which names the rows of all splits",
             found=f"--set val-split={recipe.val_split}",
+            hint="gaam extract --keep-column NAME; "
+            "--set states-from=CACHE copies the states",
         )
 
 

@@ -429,6 +429,9 @@ def _recommended_decoder(tables: Sequence[Table]) -> Recommendation:
         reason = why_none(tables[0])
         if len(tables) > 1:
             reason = f"the report has {len(tables)} tables"
+            choices = [recommended(table) for table in tables]
+            # what the tables recommend, if they recommend anything
+            entries = [choice.entry for choice in choices if choice] or entries
         runs = [run for entry in entries for run in _runs_to_use(entry, tables)]
         raise _no_single_run_error(reason, runs)
     [entry] = entries
@@ -457,17 +460,29 @@ def _no_single_run_error(reason: str, runs: Sequence[RunResult]) -> ConfigError:
     hint = "name one of these runs"
     if any(run.recipe.fold for run in runs):
         hint += "; each learned without the rows of its fold, --final learns from all"
-    # the names of runs do not say the encoder
-    several_encoders = len({run.cache.encoder for run in runs}) > 1
-    names = [
-        f"{run.path.name} ({run.cache.encoder})" if several_encoders else run.path.name
-        for run in runs[:MOST_NAMED]
+    # the names of runs do not say what they were trained on
+    differing = [
+        value_of
+        for value_of in (_dataset_of, _encoder_of)
+        if len({value_of(run) for run in runs}) > 1
     ]
+    names = []
+    for run in runs[:MOST_NAMED]:
+        origin = " through ".join(value_of(run) for value_of in differing)
+        names.append(f"{run.path.name} ({origin})" if origin else run.path.name)
     return ConfigError(
         f"no run of the folder is recommended: {reason}",
         found=", ".join(names),
         hint=hint,
     )
+
+
+def _dataset_of(run: RunResult) -> str:
+    return run.cache.dataset
+
+
+def _encoder_of(run: RunResult) -> str:
+    return run.cache.encoder
 
 
 def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:

@@ -55,6 +55,7 @@ def test_commands_that_write_files_print_nothing(
             " --set train-split=test --folds 5",
             id="test",
         ),
+        pytest.param(["train", "dev", "test"], "", " --set val-split=dev", id="three"),
         pytest.param(
             ["test", "dev"], "", " --set train-split=dev", id="test and another"
         ),

@@ -46,7 +46,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         **TUNED_SETTINGS,
         **GROUPS,
         "val_split": "validation",
-        "final": True,
         "probe": True,
     },
     "a window of weighted classes": {

@@ -249,11 +249,20 @@ def note_unused_validation(
     """
     if config.splits != ("train", "test") or split != "train":
         return
-    for unused in sorted(set(splits) & set(VALIDATION_NAMES)):
+    names = set(splits)
+    for unused in sorted(names & set(VALIDATION_NAMES)):
+        to_do = (
+            f"to let its rows choose: --split train --split test --split {unused}, "
+            f"then gaam train --set val-split={unused}"
+        )
+        if "test" not in names:
+            to_do = (
+                f"to test on it: --split train --split {unused}, then gaam train --set "
+                f"test-split={unused}"
+            )
         warnings.warn(
             f"'{unused}' of '{config.dataset}' is not read: rows held out of 'train' "
-            "choose epochs and rates (to let its rows choose: --split train --split "
-            f"test --split {unused}, then gaam train --set val-split={unused})",
+            f"choose epochs and rates ({to_do})",
             GaamNote,
             stacklevel=4,
         )

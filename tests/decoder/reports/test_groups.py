@@ -382,6 +382,10 @@ def test_the_command_takes_a_kept_column(
     assert json.loads(gaam(*report).out)["groups"] is None
     of_groups = json.loads(gaam(*report, "--groups", "who").out)
     assert of_groups["groups"] == {"number": 6, "columns": ["who"]}
+    unknown = "training did not know the groups of 'who'"
+    assert unknown in gaam("report", runs, "--groups", "who").out.replace("\n", " ")
+    train(grouped, tmp_path / "known", folds=3, groups="who")
+    assert unknown not in gaam("report", tmp_path / "known", "--groups", "who").out
     refused = gaam("report", runs, "--groups", "speaker")
     assert refused.code == 2
     assert "who" in refused.err

@@ -164,7 +164,8 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a share too": ({"val_fraction": 0.2}, "has all validation rows"),
     "parts too": ({"val_folds": 3}, "has all validation rows"),
-    "folds": ({"folds": 3}, "is for a test split"),
+    "folds": ({"folds": 3}, "plays no part with --folds"),
+    "a final model": ({"final": True}, "trains what is tested already"),
     "few rows": ({"train_rows": (30,)}, "which --train-rows counts"),
     "no such split": ({"val_split": "dev"}, "no split with labels 'dev'"),
     "a split seed": ({"split_seed": 3}, "has all validation rows"),
@@ -209,6 +210,21 @@ def test_an_unused_validation_split_is_named(cache: Path, tmp_path: Path) -> Non
     config = config_for(cache, tmp_path / "runs")
     with pytest.warns(GaamNote, match="--set val-split=validation"):
         train_single_run(config)
+    text = gaam_decoder.report(tmp_path / "runs").text()
+    assert "'validation' is not used: rows held out of 'train' chose epochs" in text
+
+
+@pytest.mark.parametrize(
+    ("val_split", "to_do"),
+    [("dev", "--set val-split=validation"), ("more", "--split more --out ANOTHER")],
+)
+def test_a_missing_validation_split_has_a_remedy(
+    val_split: str, to_do: str, cache: Path, tmp_path: Path
+) -> None:
+    config = config_for(cache, tmp_path / "runs", val_split=val_split)
+    with pytest.raises(ConfigError) as caught:
+        train_single_run(config)
+    assert to_do in caught.value.details["to do"]
 
 
 def test_a_report_tells_decoders_with_and_without_the_split_apart(
@@ -226,6 +242,7 @@ def test_a_report_tells_decoders_with_and_without_the_split_apart(
         "split 'validation' choose the epoch"
     ) in text
     assert "val-split validation minus val-split held-out rows" in text
+    assert "the rows of 'validation' chose epochs, rates and penalties, where" in text
     titles = [run.title for run in gaam_decoder.load_runs(tmp_path / "runs")]
     assert len(set(titles)) == len(titles) == 4
     # each decoder is compared with the probe of the same validation rows
@@ -258,10 +275,37 @@ def test_validation_rows_that_were_learned_from_are_named(tmp_path: Path) -> Non
     with pytest.warns(GaamWarning):
         gaam_cache.write(tmp_path / "cache", splits)
     config = config_for(tmp_path / "cache", tmp_path / "runs", val_split="validation")
-    with pytest.warns(GaamWarning, match="30 rows of 'validation' of 30 have a text"):
+    with pytest.warns(GaamWarning, match="30 of the 30 rows of 'validation' have"):
         train_single_run(config)
     text = gaam_decoder.report(tmp_path / "runs").text()
     assert "30 of the 30 rows of 'validation' have a text that 'train' has, too" in text
+
+
+@pytest.mark.parametrize("num_tested", [30, 12])
+def test_validation_rows_that_are_tested_are_refused_or_named(
+    num_tested: int, tmp_path: Path
+) -> None:
+    """In another order they are another split, and the same rows."""
+    generator = np.random.default_rng(0)
+    x_NLD = generator.normal(size=(120, 2, 5)).astype(np.float32)
+    label_N = np.arange(120) % 3
+    tested_N = generator.permutation(np.arange(60, 120))[:num_tested]
+    others_N = np.arange(60)[: 30 - num_tested]
+    row_N = {
+        "train": np.arange(30, 60),
+        "validation": np.concatenate([tested_N, others_N]),
+        "test": np.arange(60, 120),
+    }
+    splits = {split: (x_NLD[rows], label_N[rows]) for split, rows in row_N.items()}
+    with pytest.warns(GaamWarning):
+        gaam_cache.write(tmp_path / "cache", splits)
+    config = config_for(tmp_path / "cache", tmp_path / "runs", val_split="validation")
+    if num_tested == 30:
+        with pytest.raises(ConfigError, match="the validation rows are rows of 'test'"):
+            train_single_run(config)
+    else:
+        with pytest.warns(GaamWarning, match="12 of the 30 rows.*test rows choose"):
+            train_single_run(config)
 
 
 @pytest.mark.parametrize("groups", [None, "shared"])

@@ -510,6 +510,22 @@ def test_a_final_model_shows_the_score_of_its_own_cross_validation_alone(
     assert words.count("cross-validated") == len(names)
 
 
+def test_of_several_data_sets_the_recommended_runs_are_named(
+    config: TrainConfig, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        cache = tmp_path / name
+        seed = len(list(tmp_path.iterdir()))
+        states = random_states() + np.float32(seed)
+        splits = {"train": (states, [0, 1] * 20), "test": (-states, [0, 1] * 20)}
+        gaam_cache.write(cache, splits, dataset_name=name)
+        gaam_decoder.train(change(config, cache=cache, attn=("none",)))
+    with pytest.raises(ConfigError, match="the report has 2 tables") as caught:
+        gaam_decoder.load(config.runs)
+    found = caught.value.details["found"].split(", ")
+    assert [name.split(" ")[1] for name in found] == ["(one)", "(two)"]
+
+
 def test_without_a_final_model_the_folds_are_listed(config: TrainConfig) -> None:
     gaam_decoder.train(change(config, attn=("none",), folds=2))
     with pytest.raises(ConfigError, match="'none' has 2 runs") as caught:
