@@ -467,6 +467,11 @@ def _rules_of_validation_split(config: TrainConfig, val_split: str) -> Iterator[
             problem="has all validation rows",
             expected=f"no {name.replace('_', '-')} beside it: no row is held out",
         )
+    yield from _rules_beside_validation_split(config)
+
+
+def _rules_beside_validation_split(config: TrainConfig) -> Iterator[Rule]:
+    """Folds, final models and budgets divide training rows otherwise."""
     yield setting_rule(
         "val_split",
         "folds",

@@ -6,7 +6,7 @@ said by name; no result decides what it takes.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gaam_cache.common.errors import ConfigError
@@ -113,21 +113,6 @@ class Cells:
     ) -> ResultsOverSets:
         """The results of all entries, each with its comparison with the baseline."""
         first = self.cells[0].table
-        entries = [entry for cell in self.cells for entry in cell.entries.values()]
-        conditions = []
-        if any(entry.is_optimistic for entry in entries):
-            conditions.append("some numbers are optimistic")
-        num_tuned = sum(bool(entry.tunings) for entry in entries)
-        if num_tuned == 0:
-            conditions.append("not tuned")
-        elif num_tuned < len(entries):
-            num_untuned = len(entries) - num_tuned
-            conditions.append(
-                f"{num_untuned} of {len(entries)} decoders in tables not tuned"
-            )
-        comparisons = [comparison_of(entry) for entry in entries]
-        if any(comparison and comparison.grids_differ for comparison in comparisons):
-            conditions.append("not all were tuned over the same grid")
         return ResultsOverSets(
             results=tuple(
                 CellResult(
@@ -146,10 +131,27 @@ class Cells:
             margin=first.margin,
             is_usual_score=first.score_name == first.task.default_score,
             head=self.head,
-            conditions=tuple(conditions),
+            conditions=tuple(self._conditions(comparison_of)),
             left_out=self.left_out,
             remarks=self.remarks,
         )
+
+    def _conditions(
+        self, comparison_of: Callable[[Entry], Comparison | None]
+    ) -> Iterator[str]:
+        """What makes all numbers doubtful, for the end of a sentence."""
+        entries = [entry for cell in self.cells for entry in cell.entries.values()]
+        if any(entry.is_optimistic for entry in entries):
+            yield "some numbers are optimistic"
+        num_tuned = sum(bool(entry.tunings) for entry in entries)
+        if num_tuned == 0:
+            yield "not tuned"
+        elif num_tuned < len(entries):
+            num_untuned = len(entries) - num_tuned
+            yield f"{num_untuned} of {len(entries)} decoders in tables not tuned"
+        comparisons = [comparison_of(entry) for entry in entries]
+        if any(comparison and comparison.grids_differ for comparison in comparisons):
+            yield "not all were tuned over the same grid"
 
 
 def _difference(comparison: Comparison | None) -> CellDifference | None:

@@ -500,16 +500,7 @@ class _Sweep:
                 lease.release()
 
             # the next turn of the loop publishes what is trained here
-            try:
-                holders = [
-                    self._train_seed_batch(experiment, batch, data, engine)
-                    for batch in seed_batches
-                ]
-            except Exception:
-                # such as a loss of a user's own that fails in its first step: the files
-                # of seed batches without a trained epoch would be an unfinished run
-                self._remove_unfinished_work(experiment)
-                raise
+            holders = self._train_seed_batches(experiment, seed_batches, data, engine)
             workers_ahead = [holder for holder in holders if holder is not None]
             if workers_ahead and len(workers_ahead) == len(seed_batches):
                 return workers_ahead[0]
@@ -717,6 +708,27 @@ class _Sweep:
                 seed_batches.append(batch)
                 remaining -= set(batch)
         return seed_batches + divide_seeds(sorted(remaining), most_seeds)
+
+    def _train_seed_batches(
+        self,
+        experiment: Experiment,
+        seed_batches: Sequence[list[int]],
+        data: TrainData,
+        engine: Engine,
+    ) -> list[Holder | None]:
+        """Train seed batches in turn, as ``_train_seed_batch`` does.
+
+        If one fails, nothing of those without a trained epoch stays: a loss of a user's
+        own that fails in its first step leaves no unfinished run.
+        """
+        try:
+            return [
+                self._train_seed_batch(experiment, batch, data, engine)
+                for batch in seed_batches
+            ]
+        except Exception:
+            self._remove_unfinished_work(experiment)
+            raise
 
     def _train_seed_batch(
         self, experiment: Experiment, batch: list[int], data: TrainData, engine: Engine

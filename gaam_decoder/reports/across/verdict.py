@@ -62,28 +62,38 @@ class Verdict(AcrossWriter):
                 pictures=list(_pictures(answers)),
             ),
         )
-        if against_probe:
-            left_out = [line for answer in against_probe for line in answer.left_out]
-            yield Section(
-                name="across-probe",
-                heading="Beside the linear probe",
-                lines=list(dict.fromkeys(left_out)),
-                make=lambda: Parts(
-                    sheets=[probe_sheet(answer) for answer in against_probe]
-                ),
-            )
-        if any(answer.decoders for answer in answers):
-            yield Section(
-                name="across-scores",
-                heading="Scores on every data set",
-                lines=notes_on_cells(answers),
-                make=lambda: Parts(sheets=_scores_sheets(answers)),
-            )
-            yield Section(
-                name="across-sets",
-                heading="Differences of every data set",
-                make=lambda: Parts(sheets=_sets_sheets(answers)),
-            )
+        yield from _tables(answers, against_probe)
+
+
+def _tables(
+    answers: Sequence[AnswerOverSets], against_probe: Sequence[AnswerOverSets]
+) -> Iterator[Section]:
+    """Differences to the probe, every score, and every difference.
+
+    The arguments are those of ``_sentences``.
+    """
+    if against_probe:
+        left_out = [line for answer in against_probe for line in answer.left_out]
+        yield Section(
+            name="across-probe",
+            heading="Beside the linear probe",
+            lines=list(dict.fromkeys(left_out)),
+            make=lambda: Parts(
+                sheets=[probe_sheet(answer) for answer in against_probe]
+            ),
+        )
+    if any(answer.decoders for answer in answers):
+        yield Section(
+            name="across-scores",
+            heading="Scores on every data set",
+            lines=notes_on_cells(answers),
+            make=lambda: Parts(sheets=_scores_sheets(answers)),
+        )
+        yield Section(
+            name="across-sets",
+            heading="Differences of every data set",
+            make=lambda: Parts(sheets=_sets_sheets(answers)),
+        )
 
 
 def _sentences(
