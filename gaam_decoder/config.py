@@ -20,7 +20,7 @@ from gaam_cache.common.settings import (
 )
 from gaam_cache.config import WorkerConfig, check_workers
 from gaam_decoder import number_lists
-from gaam_decoder.recipe import DEFAULT_VAL_FRACTION, NO_TEST
+from gaam_decoder.recipe import NO_TEST
 from gaam_decoder.specs import (
     USUAL_DECAY,
     Spec,
@@ -33,6 +33,7 @@ from gaam_decoder.specs import (
 OUT_OF_RANGE = "is out of range"
 FIRST_TUNING_SEED = 1000
 """Least tuning seed where none is given, so that few reporting seeds ever reach it."""
+DEFAULT_VAL_FRACTION = 0.1
 _VALIDATION = "--select val, which holds out a part of train"
 
 

@@ -53,7 +53,6 @@ FIXED_SETTINGS_OF_FITS: Mapping[str, Any] = {
     "clip_grad_norm": None,
 }
 """Settings of steps in the recipe of a head that is fitted at once, as JSON values."""
-DEFAULT_VAL_FRACTION = 0.1
 PLUGINS = "plugins"
 """The key of a recipe in run.json that names the code of other packages."""
 NO_TEST = "none"

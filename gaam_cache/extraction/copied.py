@@ -115,11 +115,11 @@ def _check_fields(job: Job, plan: Plan) -> None:
         fields_now.pop(name, None)
         fields_then.pop(name, None)
     lines = explain_differences(fields_now, fields_then, plan)
-    remedy = REMEDY
-    if set(plan.rows) != set(job.fields["rows"]):
-        splits = " ".join(f"--split {name}" for name in plan.rows)
-        remedy = f"{splits} names the splits of that cache; {REMEDY}"
     if lines:
+        remedy = REMEDY
+        if set(plan.rows) != set(job.fields["rows"]):
+            splits = " ".join(f"--split {name}" for name in plan.rows)
+            remedy = f"{splits} names the splits of that cache; {REMEDY}"
         raise ConfigError(
             "the states are those of other rows, another encoder or other settings; "
             "nothing was written",

@@ -78,12 +78,11 @@ def answer_against_probe(grid: Grid, records: Records) -> AnswerOverSets | None:
             encoder=row.encoder,
             decoder=row.decoder,
             mean=row.score,
-            compared=_beside(row, probes[row.cell], grid.score),
+            compared=_beside(row, probes.get(row.cell), grid.score),
         )
         for row in rows
-        if row.cell in probes
     )
-    if not results:
+    if not probes:
         return None
     [answer] = answers_over_sets(
         ResultsOverSets(
@@ -96,12 +95,16 @@ def answer_against_probe(grid: Grid, records: Records) -> AnswerOverSets | None:
     return answer if answer.decoders and not answer.is_of_one_set else None
 
 
-def _beside(row: DecoderRow, probe: DecoderRow, score: Score) -> CellDifference | None:
+def _beside(
+    row: DecoderRow, probe: DecoderRow | None, score: Score
+) -> CellDifference | None:
     """A decoder minus the linear probe of its cell, without an error of its own.
 
-    None for the probe, and where one of the two has no score.
+    None for the probe, without a probe, and where one of the two has no score.
     """
-    if row.decoder == probe.decoder or row.score is None or probe.score is None:
+    if probe is None or row.decoder == probe.decoder:
+        return None
+    if row.score is None or probe.score is None:
         return None
     difference = row.score - probe.score
     return CellDifference(

@@ -462,21 +462,11 @@ def _leaks(table: Table) -> str | None:
     (by TF-IDF, for example).
     """
     split_pairs = _train_and_test_splits(table)
-    # test split -> training split -> number of test rows whose text it has too
-    shared_texts = table.cache.shared_texts or {}
     leaks = []
     for train, test in sorted(split_pairs):
-        num_shared = shared_texts.get(test, {}).get(train, 0)
-        if not num_shared:
-            continue
-        training_rows = (
-            "another of these rows" if train == test else f"'{brief(train)}'"
-        )
-        leaks.append(
-            f"{num_shared:,} of the {table.cache.rows[test]:,} rows of "
-            f"'{brief(test)}' have a text that {training_rows} has, too; "
-            f"this inflates {table.task.score_title}"
-        )
+        shared = _shared_rows_in_words(table, test, train)
+        if shared:
+            leaks.append(f"{shared}; this inflates {table.task.score_title}")
     if table.cache.fitted_on in {test for _train, test in split_pairs}:
         leaks.append("the states were fitted on the test texts (not on their labels)")
     return "; ".join(leaks) or None
@@ -484,7 +474,6 @@ def _leaks(table: Table) -> str | None:
 
 def _validation_rows_in_training(table: Table) -> str | None:
     """A note on rows of a validation split that decoders have learned from."""
-    shared_texts = table.cache.shared_texts or {}
     recipes = [entry.runs[0].recipe for entry in table.entries]
     split_pairs = {
         (recipe.train_split, recipe.val_split)
@@ -493,14 +482,25 @@ def _validation_rows_in_training(table: Table) -> str | None:
     }
     parts = []
     for train, validation in sorted(split_pairs):
-        num_shared = shared_texts.get(validation, {}).get(train, 0)
-        if num_shared:
+        shared = _shared_rows_in_words(table, validation, train)
+        if shared:
             parts.append(
-                f"{num_shared:,} of the {table.cache.rows[validation]:,} rows of "
-                f"'{brief(validation)}' have a text that '{brief(train)}' has, too: "
-                "rows that were learned from have chosen epochs, rates and penalties"
+                f"{shared}: rows that were learned from have chosen epochs, rates and "
+                "penalties"
             )
     return "; ".join(parts) or None
+
+
+def _shared_rows_in_words(table: Table, split: str, other: str) -> str:
+    """How many rows of a split have a text of another split; empty without any."""
+    num_shared = (table.cache.shared_texts or {}).get(split, {}).get(other, 0)
+    if not num_shared:
+        return ""
+    other_rows = "another of these rows" if split == other else f"'{brief(other)}'"
+    return (
+        f"{num_shared:,} of the {table.cache.rows[split]:,} rows of '{brief(split)}' "
+        f"have a text that {other_rows} has, too"
+    )
 
 
 def _train_and_test_splits(table: Table) -> set[tuple[str, str]]:

@@ -120,8 +120,7 @@ def sentence_against_probe(answer: AnswerOverSets) -> str:
         if not decoders:
             continue
         names = [in_sentence(decoder.name) for decoder in decoders]
-        verb = "is" if len(names) == 1 else "are"
-        words = f"{enumerated(names, MOST_NAMED)} {verb} {verdict}"
+        words = f"{with_verb(names, MOST_NAMED)} {verdict}"
         if verdict == stats.NO_CLAIM:
             words = (
                 f"there is no verdict on {enumerated(names, MOST_NAMED)}, which takes "

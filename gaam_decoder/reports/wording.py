@@ -46,7 +46,7 @@ def enumerated(names: Sequence[str], max_shown: int) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def with_verb(names: Sequence[str]) -> str:
+def with_verb(names: Sequence[str], max_shown: int = NAMED) -> str:
     """The names as the subject of a sentence, with its verb."""
     verb = "is" if len(names) == 1 else "are"
-    return f"{enumerated(names, NAMED)} {verb}"
+    return f"{enumerated(names, max_shown)} {verb}"

@@ -473,7 +473,7 @@ def _is_to_suggest(folder: Path) -> bool:
 
 
 def _is_exported_decoder(folder: Path) -> bool:
-    """Whether ``gaam export`` made the folder of a run, damaged since then or not."""
+    """Whether ``gaam export`` made the folder of a run."""
     try:
         settings = read_json(folder / EXPORT_FILE)
     except (*DAMAGE, OSError):
@@ -484,24 +484,24 @@ def _is_exported_decoder(folder: Path) -> bool:
 def _no_run_error(path: Path) -> NotFoundError:
     """The error for a path without a run; it suggests runs, or folders of runs."""
     runs_in_folder = [folder for folder in run_folders(path) if _is_to_suggest(folder)]
+    hint = suggest_folder(path, _is_to_suggest, "gaam train")
     if path.is_symlink() and not path.exists():
         reason = str(ElsewhereError.from_link(path))
     elif runs_in_folder:
         reason = "a folder of runs"
+        hint = f"name one of its runs, such as '{shown_path(runs_in_folder[0])}'"
     elif os.path.lexists(path / PLAN_FILE):
         reason = "a cache: 'gaam train --cache' makes runs of it"
     elif _is_exported_decoder(path):
         reason = "a decoder that 'gaam export' wrote: its card is README.md"
+        hint = (
+            f"gaam predict '{shown_path(path)}' 'A text', or gaam_decoder.load in "
+            "Python"
+        )
     elif path.is_dir():
         reason = "no run in it"
     else:
         reason = "no such folder"
-    if runs_in_folder:
-        hint = f"name one of its runs, such as '{shown_path(runs_in_folder[0])}'"
-    elif _is_exported_decoder(path):
-        hint = f"gaam predict '{shown_path(path)}', or gaam_decoder.load in Python"
-    else:
-        hint = suggest_folder(path, _is_to_suggest, "gaam train")
     return NotFoundError(
         f"no finished run at '{shown_path(path)}'",
         expected="a run",

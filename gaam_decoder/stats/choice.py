@@ -96,7 +96,6 @@ def _shares_of_draws(
     largest_variance = float(covariance_CC.diagonal().max())
     tolerance = ROUNDING * math.sqrt(largest_variance)
     is_best_MC = drawn_mean_MC >= drawn_mean_MC.max(1, keepdims=True) - tolerance
-    share_C: NDArray[np.float64] = (is_best_MC / is_best_MC.sum(1, keepdims=True)).mean(
-        0
-    )
+    share_MC = is_best_MC / is_best_MC.sum(1, keepdims=True)
+    share_C: NDArray[np.float64] = share_MC.mean(0)
     return share_C

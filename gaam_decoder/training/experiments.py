@@ -16,7 +16,7 @@ import torch
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamNote, GaamWarning
-from gaam_cache.common.messages import counted, did_you_mean, shortened
+from gaam_cache.common.messages import did_you_mean, shortened
 from gaam_cache.config import VALIDATION_NAMES
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
@@ -662,57 +662,38 @@ def _resolve_config(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
 def _check_validation_rows(config: TrainConfig, cache: EmbeddingCache) -> None:
     """Check that a validation split has other rows than the training and test splits.
 
+    A warning says how many of its rows have the text of another split.
+
     Raises:
-        ConfigError: it has the rows of one of them.
+        ConfigError: all of them are rows of another split.
     """
-    if config.val_split is None:
+    val_split = config.val_split
+    if val_split is None:
         _note_unused_validation(config, cache)
         return
     content = cache.plan.fingerprint_fields["content"]
-    for split in (config.train_split, config.test_split):
-        if content[config.val_split] == content.get(split):
-            raise ConfigError(
-                f"the validation rows are the rows of '{shortened(split)}'",
-                expected="a split with rows of its own",
-                found=f"--set val-split={shortened(config.val_split)}",
-                hint="without val-split, a part of the training rows validates",
-            )
-    _check_known_validation_rows(config.val_split, config, cache)
-
-
-def _check_known_validation_rows(
-    val_split: str, config: TrainConfig, cache: EmbeddingCache
-) -> None:
-    """Refuse a validation split of test rows; warn of some, and of training rows.
-
-    Raises:
-        ConfigError: each of its rows has the text of a test row.
-    """
-    num_rows = len(cache[val_split])
     shared_texts = cache.plan.dataset.shared_texts.get(val_split, {})
-    effects = {
-        config.train_split: "rows that are learned from choose epochs, rates and "
-        "penalties",
-        config.test_split: "test rows choose epochs, rates and penalties, which "
-        "inflates the score",
+    num_rows = len(cache[val_split])
+    rows_that_choose = {
+        config.train_split: "rows that are learned from choose",
+        config.test_split: "test rows, which a score then overestimates, choose",
     }
-    for split, effect in effects.items():
+    for split, rows_in_words in rows_that_choose.items():
         num_shared = shared_texts.get(split, 0)
-        if num_shared == num_rows and split == config.test_split:
+        if num_shared == num_rows or content[val_split] == content.get(split):
             raise ConfigError(
                 f"the validation rows are rows of '{shortened(split)}'",
                 expected="a split with rows of its own",
-                found=f"each of the {num_rows:,} rows of '{shortened(val_split)}' has "
-                f"a text of '{shortened(split)}'",
+                found=f"--set val-split={shortened(val_split)}",
                 hint="without val-split, a part of the training rows validates",
             )
         if num_shared:
             warnings.warn(
-                f"{num_shared:,} of the {counted(num_rows, 'row')} of "
-                f"'{shortened(val_split)}' have a text that '{shortened(split)}' has, "
-                f"too: {effect}",
+                f"{num_shared:,} of the {num_rows:,} rows of '{shortened(val_split)}' "
+                f"have a text that '{shortened(split)}' has, too: {rows_in_words} "
+                "epochs, rates and penalties",
                 GaamWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
 

@@ -230,9 +230,9 @@ def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
     # a final model has no test rows, and training rows may be tested if a user says so
     if recipe.final or recipe.allow_train_as_test:
         splits = splits[:-1]
-    names_by_split = {
-        split: set(read_groups(groups.source, cache, split).names) for split in splits
-    }
+    names_by_split = {recipe.train_split: set(groups.names)}
+    for split in splits[1:]:
+        names_by_split[split] = set(read_groups(groups.source, cache, split).names)
     # training and test rows first: without val-split they have to be mended as well
     pairs = sorted(combinations(splits, 2), key=lambda pair: recipe.val_split in pair)
     for split, other in pairs:
@@ -242,9 +242,10 @@ def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
         use = "tested in" if other == recipe.test_split else "validation rows of"
         hint = "leave val-split out: whole groups of train-split validate then"
         if recipe.val_split not in (split, other):
+            without = ", without val-split" if recipe.val_split else ""
             hint = (
-                "--folds 5, without val-split, which tests whole groups of "
-                "train-split; or divide the rows again: gaam extract --test-groups"
+                f"--folds 5{without}, which tests whole groups of train-split; or "
+                "divide the rows again: gaam extract --test-groups"
             )
         raise ConfigError(
             f"groups of '{split}' are {use} '{other}' too",

@@ -462,27 +462,19 @@ def _no_single_run_error(reason: str, runs: Sequence[RunResult]) -> ConfigError:
         hint += "; each learned without the rows of its fold, --final learns from all"
     # the names of runs do not say what they were trained on
     differing = [
-        value_of
-        for value_of in (_dataset_of, _encoder_of)
-        if len({value_of(run) for run in runs}) > 1
+        name
+        for name in ("dataset", "encoder")
+        if len({getattr(run.cache, name) for run in runs}) > 1
     ]
     names = []
     for run in runs[:MOST_NAMED]:
-        origin = " through ".join(value_of(run) for value_of in differing)
+        origin = " through ".join(getattr(run.cache, name) for name in differing)
         names.append(f"{run.path.name} ({origin})" if origin else run.path.name)
     return ConfigError(
         f"no run of the folder is recommended: {reason}",
         found=", ".join(names),
         hint=hint,
     )
-
-
-def _dataset_of(run: RunResult) -> str:
-    return run.cache.dataset
-
-
-def _encoder_of(run: RunResult) -> str:
-    return run.cache.encoder
 
 
 def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:

@@ -62,10 +62,10 @@ class Verdict(AcrossWriter):
                 pictures=list(_pictures(answers)),
             ),
         )
-        yield from _tables(answers, against_probe)
+        yield from _sections_of_tables(answers, against_probe)
 
 
-def _tables(
+def _sections_of_tables(
     answers: Sequence[AnswerOverSets], against_probe: Sequence[AnswerOverSets]
 ) -> Iterator[Section]:
     """Differences to the probe, every score, and every difference.
