@@ -491,12 +491,14 @@ def _validation_rows_in_training(table: Table) -> str | None:
     return "; ".join(parts) or None
 
 
-def _shared_rows_in_words(table: Table, split: str, other: str) -> str:
+def _shared_rows_in_words(table: Table, split: str, other_split: str) -> str:
     """How many rows of a split have a text of another split; empty without any."""
-    num_shared = (table.cache.shared_texts or {}).get(split, {}).get(other, 0)
+    num_shared = (table.cache.shared_texts or {}).get(split, {}).get(other_split, 0)
     if not num_shared:
         return ""
-    other_rows = "another of these rows" if split == other else f"'{brief(other)}'"
+    other_rows = (
+        "another of these rows" if split == other_split else f"'{brief(other_split)}'"
+    )
     return (
         f"{num_shared:,} of the {table.cache.rows[split]:,} rows of '{brief(split)}' "
         f"have a text that {other_rows} has, too"

@@ -235,20 +235,20 @@ def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
         names_by_split[split] = set(read_groups(groups.source, cache, split).names)
     # training and test rows first: without val-split they have to be mended as well
     pairs = sorted(combinations(splits, 2), key=lambda pair: recipe.val_split in pair)
-    for split, other in pairs:
-        shared = names_by_split[split] & names_by_split[other]
+    for split, other_split in pairs:
+        shared = names_by_split[split] & names_by_split[other_split]
         if not shared:
             continue
-        use = "tested in" if other == recipe.test_split else "validation rows of"
+        use = "tested in" if other_split == recipe.test_split else "validation rows of"
         hint = "leave val-split out: whole groups of train-split validate then"
-        if recipe.val_split not in (split, other):
-            without = ", without val-split" if recipe.val_split else ""
+        if recipe.val_split not in (split, other_split):
+            condition = ", without val-split" if recipe.val_split else ""
             hint = (
-                f"--folds 5{without}, which tests whole groups of train-split; or "
+                f"--folds 5{condition}, which tests whole groups of train-split; or "
                 "divide the rows again: gaam extract --test-groups"
             )
         raise ConfigError(
-            f"groups of '{split}' are {use} '{other}' too",
+            f"groups of '{split}' are {use} '{other_split}' too",
             found=f"{counted(len(shared), 'group')}, such as '{brief(min(shared))}'",
             hint=hint,
         )

@@ -119,7 +119,8 @@ def _num_corrected_beside_probe(cells: Cells) -> int:
         for entry in cell.entries.values()
         if entry.probe_comparison
     ]
-    return max((found.claim.num_tests for found in comparisons), default=0)
+    counts = [comparison.claim.num_tests for comparison in comparisons]
+    return max(counts, default=0)
 
 
 def _nothing_compared(tables: Sequence[Table]) -> ConfigError:
